@@ -143,17 +143,17 @@ def pass_probabilities(tested: HostArray, levels: HostArray, risk: float) -> Hos
     """For each rank j: how probably a walk whose steps are wrong with this probability passes a test at j or later."""
     limits = most_errors(tested, levels, risk)
     most = int(limits.max())
-    found = np.zeros(len(tested))
+    probabilities = np.zeros(len(tested))
     if most < 0:
-        return found
+        return probabilities
     errors = np.arange(most + 1)
     passes = np.zeros(most + 1)  # by the number of errors so far; with more than `most` none is passed
     for rank in range(len(tested) - 1, -1, -1):
         if rank < len(tested) - 1:
             passes = _before_steps(passes, int(tested[rank + 1] - tested[rank]), risk)
         passes = np.where(errors <= limits[rank], 1.0, passes)
-        found[rank] = _probabilities(errors, int(tested[rank]), risk) @ passes
-    return found
+        probabilities[rank] = _probabilities(errors, int(tested[rank]), risk) @ passes
+    return probabilities
 
 
 def _before_steps(passes: HostArray, steps: int, risk: float) -> HostArray:

@@ -359,19 +359,19 @@ class CertifiedCoverage(Metric):
         raise NotImplementedError
 
 
-def _check_of_threshold(found: "Threshold", wanted: Wanted) -> Check:
+def _check_of_threshold(certificate: "Threshold", wanted: Wanted) -> Check:
     """Whether a threshold is certified, and answers enough."""
     assert wanted.max_risk is not None, "which asks for it"
     limit = MetricBound(CertifiedCoverage(), wanted.min_coverage or 0.0)
     of_risk = f"at most {100 * wanted.max_risk:g} % wrong"
-    if found.confidence is None:
-        why = f"no threshold is certified at {100 * wanted.max_risk:g} %: {found.why.rstrip('.')}"
-        return Check(limit, 0.0, nan, nan, wanted.level, wanted.level, found.n_samples, reason=why)
-    if found.coverage_low is None and wanted.min_coverage:
+    if certificate.confidence is None:
+        why = f"no threshold is certified at {100 * wanted.max_risk:g} %: {certificate.why.rstrip('.')}"
+        return Check(limit, 0.0, nan, nan, wanted.level, wanted.level, certificate.n_samples, reason=why)
+    if certificate.coverage_low is None and wanted.min_coverage:
         why = "the coverage of clusters has no limit here; leave out the least coverage"
-        return Check(limit, found.coverage, nan, nan, wanted.level, wanted.level, found.n_samples, reason=why)
-    low, about = found.coverage_low or 0.0, f"confidence of at least {found.confidence:.4g}, {of_risk}"
-    return Check(limit, found.coverage, low, 1.0, wanted.level, wanted.level, found.n_samples, about)
+        return Check(limit, certificate.coverage, nan, nan, wanted.level, wanted.level, certificate.n_samples, reason=why)
+    low, about = certificate.coverage_low or 0.0, f"confidence of at least {certificate.confidence:.4g}, {of_risk}"
+    return Check(limit, certificate.coverage, low, 1.0, wanted.level, wanted.level, certificate.n_samples, about)
 
 
 def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, float], Check], level: float) -> tuple[Check, ...]:

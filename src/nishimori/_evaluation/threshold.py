@@ -97,9 +97,9 @@ class Threshold(Displayed):
         most, level = f"{100 * self.max_risk:g} %", f"{100 * self.level:g} %"
         if self.confidence is None:
             return f"No threshold is certified at {most}: {self.why}"
-        each = "" if self.n_clusters is None else ", in a random cluster"
+        of_what = "" if self.n_clusters is None else ", in a random cluster"
         return (
-            f"Above {_as_typed(self.confidence)}: {percent(self.coverage, 0)} answered, at most {most} wrong{each} "
+            f"Above {_as_typed(self.confidence)}: {percent(self.coverage, 0)} answered, at most {most} wrong{of_what} "
             f"({level} confidence, for data like these)."
         )
 

@@ -54,9 +54,9 @@ def threshold(
     with collect_warnings() as warned, show_progress(None):
         rows: Any = _files.open_files(files, agree_with(calibrator, data), calibrator, by=None)
         check_groups(rows, [map_])
-        found = threshold_of(rows, map_, calibrator, max_risk, level, data.classes)
+        certificate = threshold_of(rows, map_, calibrator, max_risk, level, data.classes)
     about: dict[str, Any] = {"calibration": None if calibration is None else str(calibration)}
     about |= {"files": [str(path) for path in files], "warnings": warned, "library_version": nishimori.__version__}
-    print_result(found, form, about, list(found._display.tables), list(found._display.notes))
-    if found.confidence is None:
+    print_result(certificate, form, about, list(certificate._display.tables), list(certificate._display.notes))
+    if certificate.confidence is None:
         raise typer.Exit(4)

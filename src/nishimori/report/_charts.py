@@ -255,9 +255,9 @@ def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
         },
     }
     layers = [lines]
-    if (found := results["threshold"]) is not None and found["confidence"] is not None:
+    if (threshold := results["threshold"]) is not None and threshold["confidence"] is not None:
         point = {"type": "point", "filled": True, "size": 90, "color": COLORS["after"], "opacity": 1}
-        at = {"coverage": found["coverage"], "error": found["risk"]}
+        at = {"coverage": threshold["coverage"], "error": threshold["risk"]}
         layers.append({"data": {"values": [at]}, "mark": point, "encoding": place})
     spec = {"width": WIDTH, "height": 200, "layer": layers}
     return _chart("Error of the most confident answers against their share of all samples.", 0, [spec])

@@ -138,10 +138,10 @@ def about_risk(results: Mapping[str, Any]) -> str:
 
 def about_threshold(results: Mapping[str, Any]) -> str:
     """From which confidence on answers can be trusted, as sentences; empty if that is not known."""
-    if (found := results["threshold"]) is None:
+    if (threshold := results["threshold"]) is None:
         return ""
-    when = "As it is" if found["method"] == "none" else f"After {found['method']}"
-    return f"{when}: {found['verdict'][0].lower()}{found['verdict'][1:]}"
+    when = "As it is" if threshold["method"] == "none" else f"After {threshold['method']}"
+    return f"{when}: {threshold['verdict'][0].lower()}{threshold['verdict'][1:]}"
 
 
 def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -179,11 +179,11 @@ def _gate(comparison: Comparison, data: Rows, wanted: Wanted, classes: Any) -> d
 def _threshold(data: Rows, one: Compared, level: float) -> dict[str, Any] | None:
     """Above which confidence answers are certified after the method to use; None where each sample does not count once."""
     try:
-        found = threshold_of(data, _map_of(one), None, _MAX_RISK, level)
+        threshold = threshold_of(data, _map_of(one), None, _MAX_RISK, level)
     except InputError:
         return None
     names = ("confidence", "coverage", "coverage_low", "risk", "max_risk", "level", "verdict")
-    return {"method": one.method, **{name: getattr(found, name) for name in names}}
+    return {"method": one.method, **{name: getattr(threshold, name) for name in names}}
 
 
 def _map_of(method: Compared) -> Map:

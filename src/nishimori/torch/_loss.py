@@ -32,12 +32,12 @@ def calibrated_loss(model: nn.Module, output: Any, logits: Tensor, calibrated: T
     try:
         parameters = inspect.signature(function).parameters
         name = next(name for name in ("logits", "pooled_logits") if name in parameters)
-        known = {key: value for key, value in offered.items() if key in parameters}
+        taken = {key: value for key, value in offered.items() if key in parameters}
         loss = output["loss"] if isinstance(output, Mapping) else output.loss
         with torch.no_grad():
-            own = function(**{name: logits}, **known)
+            own = function(**{name: logits}, **taken)
         if not torch.allclose(own.float(), loss.detach().float(), rtol=_TOLERANCE, atol=_TOLERANCE):
             return None
-        return function(**{name: calibrated}, **known).to(loss.dtype)
+        return function(**{name: calibrated}, **taken).to(loss.dtype)
     except Exception:  # a function of the network's own may want anything
         return None

@@ -45,8 +45,8 @@ class OfLogOdds:
 
     def of_sums(self, sums: KeptRows) -> tuple[float, StandardError]:
         """The metric, and the spread of its influence function."""
-        found = self.influence(*sums.columns)
-        return (nan, None) if found is None else (found[0], partial(_error, sums, found[1]))
+        computed = self.influence(*sums.columns)
+        return (nan, None) if computed is None else (computed[0], partial(_error, sums, computed[1]))
 
     def difference(self, first: KeptRows, second: KeptRows, pair: Any, *, alone: bool) -> Difference:  # noqa: ARG002
         """The difference of two calibrations of the same rows."""
