@@ -12,9 +12,8 @@ from nishimori._support.optional import require
 require("torch", extra="torch", for_="nishimori.torch")
 
 from nishimori.torch._calibrate import calibrate  # noqa: E402 - after the check that torch is installed
-from nishimori.torch._calibrated import Calibrated  # noqa: E402
+from nishimori.torch._calibrated import Calibrated, logits_processor  # noqa: E402
 from nishimori.torch._fold import fold_temperature  # noqa: E402
-from nishimori.torch._generate import logits_processor  # noqa: E402
 from nishimori.torch._loader import Collected, collect  # noqa: E402
 from nishimori.torch._onnx import to_onnx  # noqa: E402
 from nishimori.torch._ranks import across_ranks, reduced  # noqa: E402

@@ -18,6 +18,7 @@ from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
+from nishimori.torch._generate import CalibratedLogits
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._loss import calibrated_loss, has_loss
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
@@ -284,15 +285,13 @@ class Calibrated(ExactBuffers):
             )
         return self.model
 
-    def logits_processor(self) -> Any:
+    def logits_processor(self) -> CalibratedLogits:
         """What makes ``generate`` of Hugging Face's models sample from calibrated probabilities.
 
         Call ``calibrated.model.generate(..., do_sample=True, top_k=0, logits_processor=[calibrated.logits_processor()])``: see
         `nishimori.torch.logits_processor`, which makes one from a saved calibration alone.
         """
-        from nishimori.torch._generate import logits_processor  # noqa: PLC0415 - which imports this module
-
-        return logits_processor(self)
+        return CalibratedLogits(self.map)
 
     def save_pretrained(self, folder: Any, *args: Any, **kwargs: Any) -> Any:
         """Write a copy of the network with the map folded into its last layer, by its own ``save_pretrained``.
@@ -421,6 +420,33 @@ class Calibrated(ExactBuffers):
                     f"which moves the calibration into the weights where that is possible.{_GENERATE * (name == 'generate')}"
                 ) from None
             return value
+
+
+def logits_processor(temperature: "float | Tensor | Map | Calibrator | Calibrated") -> CalibratedLogits:
+    """What makes ``generate`` of Hugging Face's models sample from calibrated probabilities.
+
+    Pass it as ``generate(..., do_sample=True, top_k=0, logits_processor=[processor])``. With ``top_k=0``, because ``generate``
+    otherwise keeps the 50 most probable tokens only; ``temperature`` and ``top_p`` of ``generate`` come on top of it.
+
+    Parameters
+    ----------
+    temperature : float, Map, Calibrator or Calibrated
+        T, a map, a fitted calibrator such as ``nishimori.load("calibration.json")``, or what `calibrate` returned.
+
+    Returns
+    -------
+    CalibratedLogits
+        A function of the tokens so far and the scores of the next one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from nishimori.torch import logits_processor
+    >>> processor = logits_processor(2.0)
+    >>> processor(torch.tensor([[3, 7]]), torch.tensor([[4.0, 2.0, 0.0]]))
+    tensor([[2., 1., 0.]])
+    """
+    return CalibratedLogits(temperature.map if isinstance(temperature, Calibrated) else _map_in(temperature))
 
 
 def _stored_number(

@@ -17,8 +17,9 @@ from math import ceil
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
+import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
@@ -34,14 +35,19 @@ from nishimori._rows.stored_rows import StoredRows
 from nishimori._sketch.sketch import Sketch, without_its_rows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import enumeration
 from nishimori._support.progress import Report, silent
-from nishimori.errors import FormatError, InputError, MergeError, NishimoriError, NoRowsError
+from nishimori._support.warnings import notice
+from nishimori.errors import FormatError, InputError, InputWarning, MergeError, NishimoriError, NoRowsError
 from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData
 
 V = TypeVar("V")
 
 # Messages up to this size, 1 MiB, come from all ranks at once. Of larger ones, which come one by one, only one is in memory.
 _AT_ONCE = 2**20
+
+# Of each parameter about this many numbers are compared: other checkpoints differ everywhere.
+_SOME = 2**14
 
 
 class Exchange:
@@ -251,7 +257,9 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
             )
         return data
 
+    _check_weights(ranks, model)
     mine = ranks.own_value(read_own)
+    _warn_of_same_rows(ranks, mine)
     sketch = None if mine is None else mine.sketch
     sketches = list(ranks.values(lambda: None if sketch is None else without_its_rows(sketch)))
     kind: Sketch | None = next((sketch for sketch in sketches if sketch is not None), None)
@@ -263,6 +271,52 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
     _check_apart(ranks, summed)
     total: Sketch = sum(ranks.values(lambda: summed.sketch))
     return FitData(total, total)
+
+
+def _check_weights(ranks: Exchange, model: nn.Module) -> None:
+    """Refuse networks whose weights differ from rank to rank, where each rank has all of them."""
+    sums = list(ranks.values(lambda: _checksum(model)))
+    whole = [(rank, own) for rank, own in enumerate(sums) if own is not None]
+    other = next((rank for rank, own in whole if own != whole[0][1]), None)
+    if other is not None:
+        raise InputError(
+            "All ranks",
+            "have the same weights of the network",
+            got=f"others on rank {other} than on rank {whole[0][0]}",
+            remedy="Load the same checkpoint on every rank.",
+        )
+
+
+def _checksum(model: nn.Module) -> str | None:
+    """The digest of some numbers of each parameter of a network; None where a rank has a part of them only."""
+    parameters = list(model.named_parameters())
+    if any(type(parameter.data) is not Tensor or parameter.is_meta for _, parameter in parameters):  # as sharded ones are
+        return None
+    if any("FullyShardedDataParallel" in type(module).__name__ for module in model.modules()):
+        return None
+    digest = sha256()
+    with torch.no_grad():
+        for name, parameter in parameters:
+            flat = parameter.detach().reshape(-1)
+            some = flat[:: max(1, len(flat) // _SOME)]  # as they are stored: sums differ from device to device
+            digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype};".encode())
+            digest.update(some.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _warn_of_same_rows(ranks: Exchange, mine: FitData | None) -> None:
+    """Warn if two ranks have read the same rows, as where each has the whole loader: they count twice."""
+    data = None if mine is None else mine.sketch or mine.rows
+    digests = list(ranks.values(lambda: None if data is None else data.digest))
+    seen = [digest for digest in digests if digest is not None]
+    if len(set(seen)) < len(seen):
+        first = next(digest for digest in seen if seen.count(digest) > 1)
+        which = [str(rank) for rank, digest in enumerate(digests) if digest == first]
+        notice(
+            f"Ranks {enumeration(which)} have read the same rows, which count {len(which)} times: error bars are too small. "
+            "Give each rank its own part, with `torch.utils.data.DistributedSampler(..., shuffle=False)`.",
+            InputWarning,
+        )
 
 
 def _sketch_of_rank(mine: FitData | None, kind: Sketch) -> Any:
