@@ -28,7 +28,9 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._run import (
     AS_THEY_ARE,
+    Pick,
     answer,
+    check_pick,
     classes_last,
     is_unit,
     logits_of,
@@ -78,6 +80,7 @@ class Rule(NamedTuple):
     clusters: str | None = None
     labelling: Labelling = Labelling(IGNORED)
     class_axis: int = -1
+    output: Pick = None
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
@@ -88,6 +91,9 @@ class Rule(NamedTuple):
                 got=f"an object of type {type(self.clusters).__name__}",
                 remedy="Make the loader yield them with each batch.",
             )
+        check_pick(self.output)
+        if self.forward is not None and self.output is not None:
+            raise InputError("output", "be left out where `forward` is passed, which returns the logits")
         if self.forward is not None and self.clusters is not None:
             must, got = "be left out where `forward` is passed", f"{self.clusters!r}: `forward` returns the clusters"
             raise InputError("clusters", must, got=got, remedy=f"Pass {_WITH_CLUSTERS}.")
@@ -117,7 +123,8 @@ class Rule(NamedTuple):
         """What the network returns for the entries of a batch, and those that it does not get."""
         inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
         remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
-        return Returned(logits_of(answer(model, move_to_device(inputs, device)), remedy), target, None, clusters)
+        logits = logits_of(answer(model, move_to_device(inputs, device)), remedy, pick=self.output)
+        return Returned(logits, target, None, clusters)
 
     def _failure(self, got: str, batch: Any) -> InputError:
         """The error where the network, or the user's own function, fails."""

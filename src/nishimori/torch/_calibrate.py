@@ -20,6 +20,7 @@ from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
 from nishimori.torch._ranks import Exchange, joint
+from nishimori.torch._run import Pick
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -30,6 +31,7 @@ def calibrate(
     loader: Iterable[Any] | tuple[Any, ...],
     *,
     forward: Forward | None = None,
+    output: Pick = None,
     method: "str | Calibrator" = "adaptive",
     labels: str = LABELS,
     clusters: str | None = None,
@@ -50,7 +52,7 @@ def calibrate(
 
     Parameters
     ----------
-    model, loader, forward, labels, clusters, ignore_index, shift_labels, class_axis, device, progress
+    model, loader, forward, output, labels, clusters, ignore_index, shift_labels, class_axis, device, progress
         As for `collect`. A ``model`` that is a `Calibrated` knows its ``class_axis``. The network must not have been trained on
         these samples. For a temperature per group, ``forward`` returns groups too. Standard errors take clusters as
         independent, such as documents, and not samples, such as tokens.
@@ -90,6 +92,7 @@ def calibrate(
     temperature=1.979, method='adaptive'
     """
     network = model.model if isinstance(model, Calibrated) else model
+    pick = model._pick if output is None and isinstance(model, Calibrated) else output
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
@@ -97,7 +100,7 @@ def calibrate(
         between("keep_up_to", keep_up_to, 0, inf)
         fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
         needs_groups = getattr(fitted, "by", None) == "groups"
-        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis)
+        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis, pick)
 
     opened: list[LoaderRows] = []
 
@@ -119,7 +122,7 @@ def calibrate(
         _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
-    calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
+    calibrated = Calibrated(network, fitted, class_axis=rule.class_axis, output=pick)
     calibrated.temperatures = temperatures
     calibrated.sketch = data.sketch
     calibrated._probe = opened[0].probe if opened else None

@@ -24,9 +24,11 @@ from nishimori.torch._loss import calibrated_loss, has_loss
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
 from nishimori.torch._probe import KeptProbe
 from nishimori.torch._run import (
+    Pick,
     answer,
     check_classes,
     check_module,
+    check_pick,
     classes_back,
     classes_last,
     device_of,
@@ -39,6 +41,7 @@ from nishimori.torch._run import (
     scale_logits,
     scores_in,
     with_logits,
+    with_picked,
 )
 
 if TYPE_CHECKING:
@@ -111,6 +114,9 @@ class Calibrated(ExactBuffers):
         Keep the default if you load a state dict afterwards: it brings its own map.
     class_axis : int
         Which dimension of the logits is that of the classes, such as 1 for segmentation, (n, classes, height, width).
+    output : str, int or callable, optional
+        Where the logits are in what the network returns: a key, an index, or a function that picks them. With a function, the
+        `Calibrated` returns the calibrated logits alone.
 
     Attributes
     ----------
@@ -169,9 +175,16 @@ class Calibrated(ExactBuffers):
     _folded_outside: str | None = None  # what was folded into the network without this wrapper
 
     def __init__(
-        self, model: nn.Module, temperature: "float | Tensor | Map | Calibrator" = 1.0, *, class_axis: int = -1
+        self,
+        model: nn.Module,
+        temperature: "float | Tensor | Map | Calibrator" = 1.0,
+        *,
+        class_axis: int = -1,
+        output: Pick = None,
     ) -> None:
         super().__init__()
+        check_pick(output)
+        self._pick: Pick = output
         self.class_axis: int = class_axis
         check_module(model)
         map_ = _map_in(temperature)
@@ -205,8 +218,10 @@ class Calibrated(ExactBuffers):
         check_calibrated_once(self)
         groups = self._groups_in(kwargs)
         output = self.model(*args, **kwargs)
-        logits = logits_of(output, _NO_LOGITS)
+        logits = logits_of(output, _NO_LOGITS, pick=self._pick)
         mapped = self.mapped(logits, groups).to(logits.dtype)
+        if self._pick is not None:
+            return with_picked(output, mapped, self._pick)
         if not torch.compiler.is_compiling() and has_loss(output):
             return with_logits(output, mapped, calibrated_loss(self.model, output, logits, mapped, kwargs))
         return with_logits(output, mapped)
@@ -265,7 +280,7 @@ class Calibrated(ExactBuffers):
         change, head = Change.from_map(map_), final_layer(self.model, layer)
         check_alone(self.model, map_)
         adds_bias = change.adds_bias(head.layer)
-        fold_into(self.model, head, change, probe, self.class_axis)
+        fold_into(self.model, head, change, probe, self.class_axis, self._pick)
         self._use(Temperature(1.0), _device(self))
         mark_folded(head, map_, by=self)
         T = temperature_of(map_)
@@ -310,7 +325,7 @@ class Calibrated(ExactBuffers):
                     got=f"one: its weights do not contain {map_.in_words}",
                     remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
                 )
-            model = folded_copy(model, map_, self._probe_for(None), self.class_axis)
+            model = folded_copy(model, map_, self._probe_for(None), self.class_axis, self._pick)
         return model.save_pretrained(folder, *args, **kwargs)  # type: ignore[operator]
 
     def _probe_for(self, probe: Any) -> Any:
@@ -366,7 +381,7 @@ class Calibrated(ExactBuffers):
         """The logits of the network in eval mode, not yet calibrated."""
         check_calibrated_once(self)
         with evaluating(self.model), torch.no_grad():
-            logits = refuse_number(logits_of(self.model(*args, **kwargs), _NO_LOGITS).detach())
+            logits = refuse_number(logits_of(self.model(*args, **kwargs), _NO_LOGITS, pick=self._pick).detach())
         check_classes(logits, self.n_classes, self.class_axis)
         return logits
 

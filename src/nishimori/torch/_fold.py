@@ -23,6 +23,7 @@ from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._head import INSTEAD, Head, final_layer
 from nishimori.torch._map_modules import module_for
 from nishimori.torch._run import (
+    Pick,
     answer,
     check_classes,
     check_module,
@@ -211,13 +212,13 @@ def _check_unfolded(head: Head, temperature: float) -> None:
         )
 
 
-def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, class_axis: int = -1) -> None:
+def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, class_axis: int = -1, pick: Pick = None) -> None:
     """Make ``change`` to ``head``, the last layer of ``model``, in place, and note it in the layer.
 
-    ``class_axis`` is the dimension of the classes in the logits of the network.
+    ``class_axis`` is the dimension of the classes in the logits of the network, and ``pick`` says where these are.
     """
     change.check_layer(head.layer, str(head), is_checked=probe is not None)
-    expected = None if probe is None else change.logits(_logits(model, probe, class_axis))
+    expected = None if probe is None else change.logits(_logits(model, probe, class_axis, pick))
     layer: Any = head.layer
     weight, bias = layer.weight, layer.bias
     kept = weight.detach().clone(), None if bias is None else bias.detach().clone()
@@ -226,7 +227,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
             _replace(layer, *change.weights(weight, bias))
         _check_finite(layer, kept, change, head)
         if expected is not None:
-            _check_logits(_logits(model, probe, class_axis), expected, head)
+            _check_logits(_logits(model, probe, class_axis, pick), expected, head)
     except BaseException:
         with torch.no_grad():
             _replace(layer, *kept)
@@ -237,7 +238,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         layer.folded_map = Affine.kind
 
 
-def folded_copy(model: nn.Module, map_: Map, probe: Any = None, class_axis: int = -1) -> nn.Module:
+def folded_copy(model: nn.Module, map_: Map, probe: Any = None, class_axis: int = -1, pick: Pick = None) -> nn.Module:
     """A copy of ``model`` with ``map_`` folded into its last layer, to be written to a file."""
     change = Change.from_map(map_)
     copied = copy.deepcopy(model)
@@ -250,7 +251,7 @@ def folded_copy(model: nn.Module, map_: Map, probe: Any = None, class_axis: int 
             got=f"{head} without one",
             remedy="Call `calibrated.fold(probe=x)` first, which adds one; or save `calibrated.state_dict()`.",
         )
-    fold_into(copied, head, change, probe, class_axis)
+    fold_into(copied, head, change, probe, class_axis, pick)
     return copied
 
 
@@ -275,10 +276,11 @@ def _check_finite(layer: Any, kept: tuple[Tensor, Tensor | None], change: Change
             )
 
 
-def _logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
+def _logits(model: nn.Module, probe: Any, class_axis: int, pick: Pick) -> Tensor:
     """The logits of a probe, with the classes last."""
     with evaluating(model):
-        return classes_last(logits_of(answer(model, move_to_device(probe, device_of(model))), _NO_PROBE), class_axis)
+        output = answer(model, move_to_device(probe, device_of(model)))
+        return classes_last(logits_of(output, _NO_PROBE, pick=pick), class_axis)
 
 
 def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:

@@ -49,7 +49,7 @@ from nishimori.torch._batches import (
     naming_batch,
 )
 from nishimori.torch._probe import KeptProbe, keeping_first_call
-from nishimori.torch._run import check_module, device_of, evaluating, switch_to_eval
+from nishimori.torch._run import Pick, check_module, device_of, evaluating, switch_to_eval
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -288,6 +288,7 @@ def collect(
     loader: Iterable[Any] | tuple[Any, ...],
     *,
     forward: Forward | None = None,
+    output: Pick = None,
     labels: str = LABELS,
     clusters: str | None = None,
     ignore_index: int | None = IGNORED,
@@ -314,6 +315,9 @@ def collect(
     forward : callable, optional
         ``forward(model, batch)`` returns logits and labels, for models and batches of any other kind: a tuple, or a dict with
         the keys "logits", "labels" and, if there are any, "clusters" and "groups". The batch has been moved to the device.
+    output : str, int or callable, optional
+        Where the logits are in what the model returns, if not in a tensor, ``.logits`` or ``["logits"]``: a key, an index, or a
+        function that picks them.
     labels, clusters : str
         The keys of the labels and, if wanted, of the clusters where batches are mappings. Clusters say which samples belong
         together, such as the number of the document of each token or sequence. The model gets neither.
@@ -344,7 +348,7 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis)
+    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis, output)
     data = LoaderRows(model, loader, rule, device)
     with show_progress(progress) as report, closing(data.read()) as numbered:
         parts, _ = keep_rows(numbered, data.n_batches, report)

@@ -103,7 +103,11 @@ class _Served(nn.Module):
 
     @signature_of_model
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        logits = logits_of(self.model.model(*args, **kwargs), "Wrap the model in a module that returns the logits alone.")
+        logits = logits_of(
+            self.model.model(*args, **kwargs),
+            "Wrap the model in a module that returns the logits alone.",
+            pick=self.model._pick,
+        )
         if self.output == "logits":
             return self.model.mapped(logits).to(logits.dtype)
         check_classes(refuse_number(logits), self.model.n_classes, self.model.class_axis)

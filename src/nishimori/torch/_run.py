@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from threading import RLock
@@ -51,6 +51,10 @@ def device_of(model: nn.Module) -> torch.device | None:
     """The device of the weights, or None for a network without weights."""
     first = next(chain(model.parameters(), model.buffers()), None)
     return None if first is None else first.device
+
+
+Pick = Callable[[Any], Any] | str | int | None
+"""Where the logits are in what a network returns: a key, an index, or a function that picks them."""
 
 
 def answer(model: nn.Module, inputs: Any) -> Any:
@@ -162,10 +166,15 @@ def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
 # --- the logits in the output ----------------------------------------------------------------------------------------------
 
 
-def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
-    """The logits in the output of a network, or of another function ``who``; ``remedy`` says what to do if there are none."""
-    logits = output
-    if not isinstance(output, Tensor):
+def logits_of(output: Any, remedy: str, who: str = "model", pick: Pick = None) -> Tensor:
+    """The logits in the output of a network, or of another function ``who``; ``remedy`` says what to do if there are none.
+
+    ``pick`` is the key of the logits in the output, or a function that picks them.
+    """
+    logits: Any = output
+    if pick is not None:
+        logits = _picked(output, pick)
+    elif not isinstance(output, Tensor):
         logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
     if not isinstance(logits, Tensor):
         raise InputError(
@@ -182,6 +191,34 @@ def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
             remedy="Return the scores before the softmax, not the predicted classes.",
         )
     return logits
+
+
+def _picked(output: Any, pick: Any) -> Any:
+    """What the key or the function picks of an output."""
+    try:
+        return pick(output) if callable(pick) else output[pick]
+    except (KeyError, IndexError, TypeError) as error:
+        got = f"{pick!r}, of which {structure(output)} has no entry" if not callable(pick) else f"a function: {short(error)}"
+        raise InputError("output", "pick the logits in what the model returns", got=got) from None
+
+
+def check_pick(pick: Any) -> None:
+    """Refuse what cannot be a key or a function."""
+    if pick is not None and not callable(pick) and (isinstance(pick, bool) or not isinstance(pick, str | int)):
+        raise InputError("output", "be a key, an index or a function that picks the logits", got=repr(pick))
+
+
+def with_picked(output: Any, logits: Tensor, pick: Any) -> Any:
+    """A copy of an output with other logits where ``pick`` finds them; the logits alone if it is a function."""
+    if callable(pick):
+        return logits
+    if isinstance(output, tuple | list):
+        entries = list(output)
+        entries[pick] = logits
+        return type(output)(*entries) if hasattr(output, "_fields") else type(output)(entries)
+    changed = dict(output) if type(output) is dict else copy.copy(output)
+    changed[pick] = logits
+    return changed
 
 
 def is_unit(logits: Tensor) -> bool:
