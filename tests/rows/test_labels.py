@@ -76,3 +76,11 @@ def test_numbers_in_files_become_names(labels):
 def test_numbers_in_files_become_names_beside_labels_that_are_ignored():
     assert spell_as_classes(np.array([2, -100]), NAMES, -100) == ["fish", "-100"]
     assert spell_as_classes(np.array([2, 3]), NAMES) == ["2", "3"]  # which is refused later
+
+
+def test_the_label_of_unlabelled_pixels_has_its_hint():
+    logits, labels = np.zeros((4, 3)), np.array([0, 1, 255, 2])
+    logits[range(4), [0, 1, 2, 2]] = 3.0
+    with pytest.raises(InputError, match=r"got 255 in row 2\. If it marks samples to leave out.*pass `ignore_index=255`\."):
+        nishimori.evaluate(logits, labels)
+    assert nishimori.evaluate(logits, labels, ignore_index=255).n_samples == 3

@@ -129,20 +129,19 @@ REFUSED = {
     "a tuple": (
         lambda: collect(Returning(lambda z: (z, None)), loader(X, Y)),
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got tuple "
-        "(tensor float32 (4, 3), NoneType). Pass `forward=lambda model, batch: (logits, labels)`, which picks the logits; "
-        "or wrap the model in a module that does.",
+        "(tensor float32 (4, 3), NoneType). Say where the logits are: `output=0`, `output='key'`, or a function of "
+        "the output.",
     ),
     "a dict without logits": (
         lambda: collect(Returning(lambda z: {"out": z}), loader(X, Y)),
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got dict "
-        "{'out': tensor float32 (4, 3)}. Pass `forward=lambda model, batch: (logits, labels)`, which picks the logits; or "
-        "wrap the model in a module that does.",
+        "{'out': tensor float32 (4, 3)}. Say where the logits are: `output=0`, `output='key'`, or a function of "
+        "the output.",
     ),
     "nothing": (
         lambda: collect(Returning(lambda z: None), loader(X, Y)),
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got NoneType. "
-        "Pass `forward=lambda model, batch: (logits, labels)`, which picks the logits; or wrap the model in a module that "
-        "does.",
+        "Say where the logits are: `output=0`, `output='key'`, or a function of the output.",
     ),
     "classes": (
         lambda: collect(Returning(lambda z: z.argmax(dim=1)), loader(X, Y)),

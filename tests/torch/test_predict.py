@@ -167,8 +167,8 @@ def test_a_network_that_returns_a_tuple_is_refused_with_two_remedies(call):
         call(calibrated, X)
     assert str(error.value) == (
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got tuple "
-        "(tensor float32 (10, 3), tensor float32 (10, 4)). Wrap the model in a module whose `forward` returns the logits "
-        "alone; or fold T into its weights with `calibrated.fold()` and call the model itself."
+        "(tensor float32 (10, 3), tensor float32 (10, 4)). Say where the logits are: `Calibrated(model, T, output=0)`, "
+        "a key, or a function; or fold T into its weights with `calibrated.fold()` and call the model itself."
     )
     assert torch.allclose(calibrated.fold()(X)[0], expected, atol=1e-6)
 

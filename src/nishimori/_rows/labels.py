@@ -121,12 +121,18 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     return labels.astype(np.int64, copy=False)
 
 
+# What masks of images often have where nothing is labelled: the largest number of eight bits.
+_MASK = 255
+
+
 def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
     """What to do about whole numbers that are no columns, of which ``label`` is the first."""
     if labels.min() == 1 and labels.max() == n_classes:
         return "Labels start at 0: subtract 1."
     if are_signs(labels, n_classes):
         return f"For the labels -1 and 1 pass {setting('classes', [-1, 1])}."
+    if label == _MASK:
+        return f"If it marks samples to leave out, as in masks of images, pass {setting('ignore_index', _MASK)}."
     if label >= 0:
         return "Check that every class has its column."
     leave_out = f"To leave out all samples with this label, pass {setting('ignore_index', int(label))}."

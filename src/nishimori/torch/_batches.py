@@ -122,7 +122,7 @@ class Rule(NamedTuple):
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         """What the network returns for the entries of a batch, and those that it does not get."""
         inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
-        remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
+        remedy = "Say where the logits are: `output=0`, `output='key'`, or a function of the output."
         logits = logits_of(answer(model, move_to_device(inputs, device)), remedy, pick=self.output)
         return Returned(logits, target, None, clusters)
 

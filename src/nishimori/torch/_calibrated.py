@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from nishimori import Calibrator, Sketch
 
 _NO_LOGITS = (
-    "Wrap the model in a module whose `forward` returns the logits alone; or fold T into its weights with `calibrated.fold()` "
-    "and call the model itself."
+    "Say where the logits are: `Calibrated(model, T, output=0)`, a key, or a function; or fold T into its weights with "
+    "`calibrated.fold()` and call the model itself."
 )
 
 
