@@ -157,6 +157,19 @@ def test_a_last_layer_that_shares_its_weights_is_refused():
         fold_temperature(built(gpt2), 1.7)
 
 
+def test_the_lines_of_the_message_untie_the_last_layer():
+    model = built(gpt2).eval()
+    with pytest.raises(InputError) as refused:
+        fold_temperature(model, 1.7)
+    lines = str(refused.value).partition("its own copy: `")[2].partition("`")[0]
+    assert lines.endswith("model.config.tie_word_embeddings = False")
+    ids = torch.tensor([[3, 7, 5]])
+    expected = model(ids).logits.detach() / 1.7
+    exec(lines, {"model": model, "torch": torch})
+    fold_temperature(model, 1.7, probe={"input_ids": ids})
+    torch.testing.assert_close(model(ids).logits, expected)
+
+
 def generated(network, **options):
     ids = torch.tensor([[3, 7, 5], [8, 9, 4]])
     return network.generate(

@@ -64,10 +64,11 @@ def capped(name, head):
     return network
 
 
-def shared_message(one, two):
+def shared_message(one, two, head):
     return (
         f"The network must not share the weight of its last layer, got one tensor for `{one}.weight` and `{two}.weight`, as "
-        f"with tied embeddings: folding would change both. Give the last layer its own copy; {OR_WRAP}"
+        f"with tied embeddings: folding would change both. Give the last layer its own copy: `layer = model.get_submodule("
+        f"{head!r}); layer.weight = torch.nn.Parameter(layer.weight.detach().clone())`; {OR_WRAP}"
     )
 
 
@@ -95,9 +96,9 @@ def activated_message(kind):
 REFUSED = {
     "tied embeddings": (
         lambda: Encoder("lm_head", tied=True),
-        shared_message("embeddings", "lm_head"),
+        shared_message("embeddings", "lm_head", "lm_head"),
     ),
-    "tied embeddings with two parameters": (one_storage, shared_message("embeddings", "lm_head")),
+    "tied embeddings with two parameters": (one_storage, shared_message("embeddings", "lm_head", "lm_head")),
     "tied embeddings, and no usual name": (
         lambda: tied_within("cls"),
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Named with "
@@ -108,7 +109,7 @@ REFUSED = {
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Named with "
         "the submodules ['dense', 'decoder']. Its linear layers are 'lm_head.dense', 'lm_head.decoder'. " + NAME_ONE,
     ),
-    "a layer used twice": (shared, shared_message("body.0", "head")),
+    "a layer used twice": (shared, shared_message("body.0", "head", "head")),
     "a soft cap": (
         lambda: capped("final_logit_softcapping", lin()),
         cap_message("final_logit_softcapping", "lm_head"),

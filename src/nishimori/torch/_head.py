@@ -173,8 +173,17 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
                 f"not share the {name} of its last layer",
                 got=f"one tensor for {' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding "
                 "would change both",
-                remedy=f"Give the last layer its own copy; or {INSTEAD}.",
+                remedy=f"Give the last layer its own copy: {_untying(model, head, name)}; or {INSTEAD}.",
             )
+
+
+def _untying(model: nn.Module, head: Head, name: str) -> str:
+    """The lines that give the last layer a copy of what it shares."""
+    layer = f"model.get_submodule({head.name!r})" if head.name else "layer"
+    lines = [f"layer = {layer}", f"layer.{name} = torch.nn.Parameter(layer.{name}.detach().clone())"]
+    if hasattr(getattr(model, "config", None), "tie_word_embeddings"):
+        lines.append("model.config.tie_word_embeddings = False")
+    return f"`{'; '.join(lines)}`"
 
 
 def _check_uncapped(model: nn.Module, head: Head) -> None:
