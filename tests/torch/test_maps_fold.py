@@ -175,7 +175,8 @@ REFUSED = {
     "tied weights": (
         lambda: Calibrated(tied(), MAPS["matrix"][0]).fold(),
         "The network must not share the weight of its last layer, got one tensor for `fc.weight` and `embeddings.weight`, as "
-        f"with tied embeddings: folding would change both. Give the last layer its own copy: `layer = model.get_submodule('fc'); "
+        f"with tied embeddings: folding would change both. Give the last layer its own copy: "
+        "`layer = model.get_submodule('fc'); "
         f"layer.weight = torch.nn.Parameter(layer.weight.detach().clone())`; or {INSTEAD}",
     ),
     "a parametrised layer": (
