@@ -17,6 +17,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric, whole
 from nishimori._support.numbers import temperature as checked_temperature
+from nishimori._support.optional import import_object
 from nishimori._top_k.unlisted_mass import TailLevels, Tails
 from nishimori.errors import InputError, setting
 
@@ -36,6 +37,10 @@ _MOST_CLASSES = 2**53
 
 # Some services return this in place of a log-probability that they do not list.
 _NOT_LISTED = -9999.0
+
+
+# What reads the answers of servers, and makes objects of this class.
+_SERVERS = "nishimori._top_k.servers"
 
 
 class ProbabilityBounds(NamedTuple):
@@ -160,6 +165,53 @@ class TopK:
         self._label_logs = self._per_row(label_log_probabilities)
         self._is_checked = np.zeros(len(flat), dtype=bool)
         self._check()
+
+    @staticmethod
+    def from_vllm(prompt_logprobs: Any, *, labels: Any, vocabulary_size: int, logprobs: str) -> Any:
+        """The lists in the ``prompt_logprobs`` of vLLM, and the label of each.
+
+        Parameters
+        ----------
+        prompt_logprobs : list
+            As in the answer: for each token of the prompt None or a dictionary from token ids to ``{"logprob": ..., "rank":
+            ...}``; or a list of such lists. A token that was added to the most probable ones is used for its label only.
+        labels : list of int
+            The token ids of the prompt, which are text that others have written: what a model has sampled is no label.
+        vocabulary_size : int
+            How many tokens there are.
+        logprobs : {"raw", "processed"}
+            What the server returns. Processed ones, after temperature and filters, are refused.
+
+        Returns
+        -------
+        tuple of TopK and array
+            To pass as two arguments: ``nishimori.temperatures(*TopK.from_vllm(...))``.
+        """
+        options = {"labels": labels, "vocabulary_size": vocabulary_size, "logprobs": logprobs}
+        return import_object(f"{_SERVERS}:from_vllm")(prompt_logprobs, **options)
+
+    @staticmethod
+    def from_openai(content: Any, *, labels: Any, tokenizer: Any, vocabulary_size: int, logprobs: str) -> Any:
+        """The lists in ``choices[0].logprobs.content`` of OpenAI and servers like it, and the label of each.
+
+        Parameters
+        ----------
+        content : list
+            As in the answer: for each token a dictionary with "token", "logprob" and "top_logprobs"; or a list of such lists.
+        labels : list of str or int
+            The true token of each entry. The tokens that the model has sampled are refused.
+        tokenizer : dict or callable
+            The id of each token's text.
+        vocabulary_size, logprobs
+            As for `from_vllm`.
+
+        Returns
+        -------
+        tuple of TopK and array
+            To pass as two arguments: ``nishimori.temperatures(*TopK.from_openai(...))``.
+        """
+        options = {"labels": labels, "tokenizer": tokenizer, "vocabulary_size": vocabulary_size, "logprobs": logprobs}
+        return import_object(f"{_SERVERS}:from_openai")(content, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         """Refuse: the scores of the classes that are not listed are not known."""

@@ -1,0 +1,162 @@
+"""The top-k lists in the answers of servers of language models, as these return them in JSON.
+
+Both formats are read from plain dictionaries. What a server has sampled is never a label: it follows the probabilities,
+whatever these are worth, so that the temperature would be the one of sampling. So the true tokens are passed beside the lists.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import one_of
+from nishimori._top_k.top_k import _NOT_LISTED, TopK
+from nishimori.errors import InputError
+
+LogProbabilities = Literal["raw", "processed"]
+
+# If this many sampled tokens are all the labels, the labels are what was sampled.
+_ALL_SAMPLED = 20
+
+
+class Listed(NamedTuple):
+    """Top-k lists and the true class of each: pass both, as in ``temperatures(*listed)``."""
+
+    top: TopK
+    labels: HostArray
+
+
+def from_vllm(prompt_logprobs: Sequence[Any], *, labels: Any, vocabulary_size: int, logprobs: LogProbabilities) -> Listed:
+    """The lists in ``prompt_logprobs`` of vLLM; see `TopK.from_vllm`."""
+    _refuse_processed(logprobs)
+    lists, true = [], []
+    for number, (answer, tokens) in enumerate(_sequences(prompt_logprobs, labels, "prompt_logprobs")):
+        for position, (entries, label) in enumerate(zip(answer, tokens, strict=True)):
+            if entries is None:  # the first token of a prompt has nothing before it
+                continue
+            where = f"position {position} of sequence {number}"
+            by_token = {int(token): entry for token, entry in _mapping(entries, "prompt_logprobs", where).items()}
+            if int(label) not in by_token:
+                raise InputError(
+                    "labels",
+                    "be the tokens of the prompt at the positions of `prompt_logprobs`, which always list them",
+                    got=f"{int(label)}, which is not listed at {where}",
+                    remedy="Are the labels shifted by one? Pass the token ids of the prompt as they are.",
+                )
+            lists.append({token: (_number(entry, "logprob", where), entry.get("rank")) for token, entry in by_token.items()})
+            true.append(int(label))
+    return _listed(lists, true, vocabulary_size, "prompt_logprobs")
+
+
+def from_openai(
+    content: Sequence[Any],
+    *,
+    labels: Any,
+    tokenizer: "Mapping[str, int] | Callable[[str], int | None]",
+    vocabulary_size: int,
+    logprobs: LogProbabilities,
+) -> Listed:
+    """The lists in ``choices[0].logprobs.content`` of OpenAI and servers like it; see `TopK.from_openai`."""
+    _refuse_processed(logprobs)
+    find: Callable[[Any], int | None] = tokenizer.get if isinstance(tokenizer, Mapping) else tokenizer
+    lists, true, sampled = [], [], []
+
+    def token_id(token: Any, where: str) -> int:
+        own_id = find(token)
+        if own_id is None or isinstance(own_id, bool):
+            raise InputError("tokenizer", "know every listed token", got=f"none for {token!r} at {where}")
+        return int(own_id)
+
+    for number, (answer, tokens) in enumerate(_sequences(content, labels, "content")):
+        for position, (entry, label) in enumerate(zip(answer, tokens, strict=True)):
+            where = f"position {position} of answer {number}"
+            entry = _mapping(entry, "content", where)  # noqa: PLW2901 - checked
+            others = entry.get("top_logprobs") or ()
+            if not others:
+                raise InputError("content", "have `top_logprobs`", got=f"none at {where}", remedy="Ask for `top_logprobs=20`.")
+            lists.append({token_id(other["token"], where): (_number(other, "logprob", where), None) for other in others})
+            true.append(token_id(label, where) if isinstance(label, str) else int(label))
+            sampled.append(find(entry.get("token")))
+    if len(true) >= _ALL_SAMPLED and sampled == true:
+        raise InputError(
+            "labels",
+            "be the true tokens",
+            got="the sampled ones in every row",
+            remedy="What a model has sampled says nothing about its calibration: pass what is right.",
+        )
+    return _listed(lists, true, vocabulary_size, "content")
+
+
+def _refuse_processed(logprobs: Any) -> None:
+    """Refuse log-probabilities after temperature, penalties and filters."""
+    if one_of("logprobs", logprobs, LogProbabilities) == "processed":
+        raise InputError(
+            "logprobs",
+            "be 'raw': those of the softmax over the whole vocabulary",
+            got="'processed', after the temperature, penalties and filters of sampling",
+            remedy="Ask the server for raw ones, such as `--logprobs-mode raw_logprobs` of vLLM.",
+        )
+
+
+def _sequences(answers: Any, labels: Any, name: str) -> list[tuple[Sequence[Any], Sequence[Any]]]:
+    """Pairs of an answer and its labels; a single answer is a list of one."""
+    if not isinstance(answers, Sequence) or isinstance(answers, str) or not len(answers):
+        raise InputError(name, "be a list with an entry per token, or a list of such lists", got=f"{answers!r:.60}")
+    if labels is None or isinstance(labels, str) or not hasattr(labels, "__len__"):
+        raise InputError("labels", "hold the true token of each entry", got=f"{labels!r:.60}")
+    first = next((entry for entry in answers if entry is not None), None)
+    several = isinstance(first, Sequence) and not isinstance(first, str)
+    pairs = list(zip(answers, labels, strict=True)) if several and len(answers) == len(labels) else [(answers, labels)]
+    for number, (answer, tokens) in enumerate(pairs):
+        if len(answer) != len(tokens):
+            got = f"{len(tokens)} for {len(answer)} entries of answer {number}"
+            raise InputError("labels", f"have one token per entry of `{name}`", got=got)
+    return pairs
+
+
+def _mapping(entry: Any, name: str, where: str) -> Mapping[Any, Any]:
+    """An entry that is a dictionary, or an object of a client that can become one."""
+    dump = getattr(entry, "model_dump", None)
+    entry = dump() if callable(dump) else entry
+    if not isinstance(entry, Mapping):
+        raise InputError(name, "hold dictionaries, as the server returns them", got=f"{entry!r:.60} at {where}")
+    return entry
+
+
+def _number(entry: Any, key: str, where: str) -> float:
+    value = entry.get(key) if isinstance(entry, Mapping) else getattr(entry, key, None)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError("The answer", f"have a number as {key!r} of each token", got=f"{value!r:.60} at {where}")
+    return float(value)
+
+
+def _consecutive(ranks: Iterable[Any]) -> int:
+    """Up to which rank all are listed; 0 where ranks are not known."""
+    present = {rank for rank in ranks if isinstance(rank, int)}
+    return next(rank for rank in range(len(present) + 1) if rank + 1 not in present)
+
+
+def _listed(lists: list[dict[int, tuple[float, Any]]], true: list[int], vocabulary_size: int, name: str) -> Listed:
+    """The lists in one table; a token of any rank that was added to the most probable ones is known for the label only."""
+    if not lists:
+        raise InputError(name, "hold at least one list", got="none")
+    label_logs, kept = np.full(len(lists), np.nan), []
+    ranked = [_consecutive(rank for _, rank in entries.values()) for entries in lists]
+    asked_for = min(ranked)  # the same in all lists, but that one more may follow by chance
+    for row, (entries, label) in enumerate(zip(lists, true, strict=True)):
+        own = {token: log for token, (log, _) in entries.items() if log > _NOT_LISTED}
+        if label in own:
+            label_logs[row] = own[label]
+        ranks = {token: rank for token, (_, rank) in entries.items() if isinstance(rank, int)}
+        added = [token for token, rank in ranks.items() if rank > asked_for > 0]
+        kept.append({token: log for token, log in own.items() if token not in added})
+    k = max(map(len, kept))
+    logs = np.full((len(kept), k), -np.inf)
+    indices = np.tile(np.arange(k), (len(kept), 1))
+    for row, own in enumerate(kept):
+        order = sorted(own, key=lambda token: (-own[token], token))
+        free = iter(set(range(k + len(own))) - set(own))  # a place that lists nothing still has an index of its own
+        indices[row] = [*order, *(next(free) for _ in range(k - len(order)))]
+        logs[row, : len(order)] = [own[token] for token in order]
+    return Listed(TopK(indices, logs, vocabulary_size, label_log_probabilities=label_logs), np.array(true, dtype=np.int64))
