@@ -20,14 +20,16 @@ LogProbabilities = Literal["raw", "processed"]
 _ALL_SAMPLED = 20
 
 
-class Listed(NamedTuple):
+class LabelledLists(NamedTuple):
     """Top-k lists and the true class of each: pass both, as in ``temperatures(*listed)``."""
 
     top: TopK
     labels: HostArray
 
 
-def from_vllm(prompt_logprobs: Sequence[Any], *, labels: Any, vocabulary_size: int, logprobs: LogProbabilities) -> Listed:
+def from_vllm(
+    prompt_logprobs: Sequence[Any], *, labels: Any, vocabulary_size: int, logprobs: LogProbabilities
+) -> LabelledLists:
     """The lists in ``prompt_logprobs`` of vLLM; see `TopK.from_vllm`."""
     _refuse_processed(logprobs)
     lists, true = [], []
@@ -56,7 +58,7 @@ def from_openai(
     tokenizer: "Mapping[str, int] | Callable[[str], int | None]",
     vocabulary_size: int,
     logprobs: LogProbabilities,
-) -> Listed:
+) -> LabelledLists:
     """The lists in ``choices[0].logprobs.content`` of OpenAI and servers like it; see `TopK.from_openai`."""
     _refuse_processed(logprobs)
     find: Callable[[Any], int | None] = tokenizer.get if isinstance(tokenizer, Mapping) else tokenizer
@@ -137,7 +139,7 @@ def _consecutive(ranks: Iterable[Any]) -> int:
     return next(rank for rank in range(len(present) + 1) if rank + 1 not in present)
 
 
-def _listed(lists: list[dict[int, tuple[float, Any]]], true: list[int], vocabulary_size: int, name: str) -> Listed:
+def _listed(lists: list[dict[int, tuple[float, Any]]], true: list[int], vocabulary_size: int, name: str) -> LabelledLists:
     """The lists in one table; a token of any rank that was added to the most probable ones is known for the label only."""
     if not lists:
         raise InputError(name, "hold at least one list", got="none")
@@ -159,4 +161,6 @@ def _listed(lists: list[dict[int, tuple[float, Any]]], true: list[int], vocabula
         free = iter(set(range(k + len(own))) - set(own))  # a place that lists nothing still has an index of its own
         indices[row] = [*order, *(next(free) for _ in range(k - len(order)))]
         logs[row, : len(order)] = [own[token] for token in order]
-    return Listed(TopK(indices, logs, vocabulary_size, label_log_probabilities=label_logs), np.array(true, dtype=np.int64))
+    return LabelledLists(
+        TopK(indices, logs, vocabulary_size, label_log_probabilities=label_logs), np.array(true, dtype=np.int64)
+    )
