@@ -94,31 +94,34 @@ class CurvedSums(LossSums):
 
 # Some kernels of OpenBLAS set the flag of an invalid operation for lanes that they do not use (numpy#24067), which NumPy would
 # warn of. Logits and parameters are finite here.
-_UNFLAGGED = np.errstate(invalid="ignore")
+def _unflagged() -> np.errstate:
+    """Without warnings of invalid operations."""
+    return np.errstate(invalid="ignore")
 
 
-@_UNFLAGGED
 def measure_loss(point: AffinePoint, batch: Batch, *, single: bool = False) -> LossSums:
     """The pass that sums the loss and its gradient; with ``single`` from numbers in float32, on the way to a minimum."""
-    return AffineRows(batch, point, single=single).loss_sums()
+    with _unflagged():
+        return AffineRows(batch, point, single=single).loss_sums()
 
 
-@_UNFLAGGED
 def measure_curve(point: AffinePoint, batch: Batch, *, single: bool = False) -> CurvedSums:
     """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
-    rows = AffineRows(batch, point, single=single)
-    return CurvedSums(**vars(rows.loss_sums()), hessian=rows.matrix_hessian() if point.is_matrix else rows.diagonal_hessian())
+    with _unflagged():
+        rows = AffineRows(batch, point, single=single)
+        hessian = rows.matrix_hessian() if point.is_matrix else rows.diagonal_hessian()
+        return CurvedSums(**vars(rows.loss_sums()), hessian=hessian)
 
 
-@_UNFLAGGED
 def measure_seconds(point: AffinePoint, batch: Batch, *, single: bool = False) -> HostArray:
     """The pass that sums the second derivative by β, each factor of a matrix and each bias; ``single`` as for the loss."""
-    rows = AffineRows(batch, point, single=single)
-    xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
-    varied = p * (1 - p) * weights[:, None]
-    spread = xp.sum(p * (x - row_sum(p * x)) ** 2, axis=1)
-    sums = (xp.sum(weights * spread), varied.T @ (x * x), xp.sum(varied, axis=0))
-    return np.concatenate([np.ravel(rows.sums(values)) for values in sums])
+    with _unflagged():
+        rows = AffineRows(batch, point, single=single)
+        xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
+        varied = p * (1 - p) * weights[:, None]
+        spread = xp.sum(p * (x - row_sum(p * x)) ** 2, axis=1)
+        sums = (xp.sum(weights * spread), varied.T @ (x * x), xp.sum(varied, axis=0))
+        return np.concatenate([np.ravel(rows.sums(values)) for values in sums])
 
 
 def row_gradients(point: AffinePoint, batch: Batch) -> HostArray:
