@@ -106,7 +106,8 @@ REFUSED = {
     "logits alone": (
         lambda: collect(Returning(), [(X, Y)], forward=lambda m, b: m(b[0])),
         "`forward` must return the logits and labels of each batch, got tensor float32 (10, 3) in batch 0. Return a tuple "
-        "`(logits, labels)`, or a dict with the keys 'logits', 'labels' and, where you have them, 'groups' and 'clusters'.",
+        "`(logits, labels)`, or a dict with the keys 'logits', 'labels' "
+        "and, where you have them, 'groups', 'clusters' and 'sample_weight'.",
     ),
     "a tuple in place of logits": (
         lambda: collect(Strict(), [(X, Y)], forward=lambda m, b: (m({"x": b[0]}), b[1])),

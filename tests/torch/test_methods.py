@@ -129,7 +129,7 @@ REFUSED = {
         lambda: calibrate(nn.Identity(), (Z, Y), forward=lambda m, b: (m(b[0]), b[1]), method=ByGroup()),
         "`forward` must return the logits, labels and groups of each batch, got tuple (tensor float64 (256, 4), tensor "
         "int64 (256,)) in batch 0. Return a tuple `(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', "
-        "'groups' and, where you have them, 'clusters'.",
+        "'groups' and, where you have them, 'clusters' and 'sample_weight'.",
     ),
     "an error inside": (
         lambda: calibrate(nn.Identity(), [(Z, Y)], forward=with_groups, method=ByGroup()),
@@ -140,13 +140,13 @@ REFUSED = {
         lambda: calibrate(nn.Identity(), BATCHES, forward=with_groups, method="ec"),
         "`forward` must return the logits and labels of each batch, got tuple (tensor float64 (250, 4), tensor int64 "
         "(250,), list of 250 str) in batch 0. Return a tuple `(logits, labels)`, or a dict with the keys 'logits', "
-        "'labels' and, where you have them, 'groups' and 'clusters'.",
+        "'labels' and, where you have them, 'groups', 'clusters' and 'sample_weight'.",
     ),
     "groups to collect": (
         lambda: collect(nn.Identity(), BATCHES, forward=with_groups),
         "`forward` must return the logits and labels of each batch, got tuple (tensor float64 (250, 4), tensor int64 "
         "(250,), list of 250 str) in batch 0. Return a tuple `(logits, labels)`, or a dict with the keys 'logits', "
-        "'labels' and, where you have them, 'groups' and 'clusters'.",
+        "'labels' and, where you have them, 'groups', 'clusters' and 'sample_weight'.",
     ),
     "too few groups": (
         lambda: calibrate(nn.Identity(), [(Z, Y, ["a", "b"])], forward=with_groups, method=ByGroup()),

@@ -256,7 +256,7 @@ REFUSED = {
         lambda: calibrate(Network(), BATCHES, forward=other_keys),
         "`forward` must return the logits and labels of each batch, got dict {'logits': tensor float64 (3, 12, 6), "
         "'labels': tensor int64 (3, 12), 'document': tensor int64 (3,)} in batch 0. Return a tuple `(logits, labels)`, or "
-        "a dict with the keys 'logits', 'labels' and, where you have them, 'groups' and 'clusters'.",
+        "a dict with the keys 'logits', 'labels' and, where you have them, 'groups', 'clusters' and 'sample_weight'.",
     ),
     "clusters of some batches": (
         lambda: calibrate(Network(), BATCHES, forward=sometimes),
@@ -277,7 +277,8 @@ REFUSED = {
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),
         "`forward` must return the logits, labels and groups of each batch, got dict {'logits': tensor float64 (3, 12, "
         "6), 'labels': tensor int64 (3, 12), 'clusters': tensor int64 (3,)} in batch 0. Return a tuple `(logits, labels, "
-        "groups)`, or a dict with the keys 'logits', 'labels', 'groups' and, where you have them, 'clusters'.",
+        "groups)`, or a dict with the keys 'logits', 'labels', "
+        "'groups' and, where you have them, 'clusters' and 'sample_weight'.",
     ),
 }
 

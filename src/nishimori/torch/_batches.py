@@ -24,6 +24,7 @@ from nishimori._rows.scores import Scores
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import enumeration
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._run import (
@@ -66,6 +67,7 @@ class Returned(NamedTuple):
     labels: Any
     groups: Any = None
     clusters: Any = None
+    sample_weight: Any = None
 
 
 class Rule(NamedTuple):
@@ -81,6 +83,7 @@ class Rule(NamedTuple):
     labelling: Labelling = Labelling(IGNORED)
     class_axis: int = -1
     output: Pick = None
+    sample_weight: str | None = None
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
@@ -94,6 +97,14 @@ class Rule(NamedTuple):
         check_pick(self.output)
         if self.forward is not None and self.output is not None:
             raise InputError("output", "be left out where `forward` is passed, which returns the logits")
+        weights: Any = self.sample_weight
+        if weights is not None and not isinstance(weights, str):
+            got = f"an object of type {type(weights).__name__}"
+            raise InputError("sample_weight", "be the key of the weights in each batch", got=got)
+        if self.forward is not None and self.sample_weight is not None:
+            must = "be left out where `forward` is passed, which returns the weights"
+            remedy = 'Return `{"logits": logits, "labels": labels, "sample_weight": weights}`.'
+            raise InputError("sample_weight", must, got=repr(self.sample_weight), remedy=remedy)
         if self.forward is not None and self.clusters is not None:
             must, got = "be left out where `forward` is passed", f"{self.clusters!r}: `forward` returns the clusters"
             raise InputError("clusters", must, got=got, remedy=f"Pass {_WITH_CLUSTERS}.")
@@ -121,10 +132,18 @@ class Rule(NamedTuple):
 
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         """What the network returns for the entries of a batch, and those that it does not get."""
+        weights = None
+        if self.sample_weight is not None:
+            if not isinstance(batch, Mapping) or self.sample_weight not in batch:
+                what = f"the keys {list(batch)}" if isinstance(batch, Mapping) else structure(batch)
+                got = f"{self.sample_weight!r} for batch {number} with {what}"
+                raise InputError("sample_weight", "be the key of the weights in each batch", got=got)
+            weights = batch[self.sample_weight]
+            batch = {key: value for key, value in batch.items() if key != self.sample_weight}
         inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
         remedy = "Say where the logits are: `output=0`, `output='key'`, or a function of the output."
         logits = logits_of(answer(model, move_to_device(inputs, device)), remedy, pick=self.output)
-        return Returned(logits, target, None, clusters)
+        return Returned(logits, target, None, clusters, weights)
 
     def _failure(self, got: str, batch: Any) -> InputError:
         """The error where the network, or the user's own function, fails."""
@@ -209,7 +228,7 @@ class Rule(NamedTuple):
                 self._must,
                 got=f"{structure(returned)} in batch {number}",
                 remedy=f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, "
-                f"where you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}.",
+                f"where you have them, {enumeration([repr(name) for name in Returned._fields[len(names) :]])}.",
             )
         fields = Returned(**by_name)
         return fields._replace(logits=logits_of(fields.logits, "Return the tensor of logits first.", who="forward"))
@@ -343,7 +362,10 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
     flat = logits.reshape(-1) if is_unit(logits) or logits.ndim == 1 else logits.reshape(-1, logits.shape[-1])
     with naming_batch(number):
         scores = replace(_PLAIN.scores(flat), leading=leading if len(leading) > 1 else ())
-        labels, weights = labelling.apply(_labels_of(returned.labels, logits, scores), None, scores, "labels")
+        own = None if returned.sample_weight is None else arrays.on_host(arrays.as_array(returned.sample_weight))
+        labels, weights = labelling.apply(_labels_of(returned.labels, logits, scores), own, scores, "labels")
+        if weights is not None and weights.shape != labels.shape:
+            raise InputError("sample_weight", f"have {len(labels)} numbers, one per sample", got=f"shape {weights.shape}")
         counted = labels if weights is None else labels[weights > 0]
         if are_signs(counted, scores.n_classes):
             remedy = "Make the loader yield `(labels + 1) // 2`."

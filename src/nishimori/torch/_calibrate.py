@@ -35,6 +35,7 @@ def calibrate(
     method: "str | Calibrator" = "adaptive",
     labels: str = LABELS,
     clusters: str | None = None,
+    sample_weight: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
     class_axis: int = -1,
@@ -52,7 +53,7 @@ def calibrate(
 
     Parameters
     ----------
-    model, loader, forward, output, labels, clusters, ignore_index, shift_labels, class_axis, device, progress
+    model, loader, forward, output, labels, clusters, sample_weight, ignore_index, shift_labels, class_axis, device, progress
         As for `collect`. A ``model`` that is a `Calibrated` knows its ``class_axis``. The network must not have been trained on
         these samples. For a temperature per group, ``forward`` returns groups too. Standard errors take clusters as
         independent, such as documents, and not samples, such as tokens.
@@ -100,7 +101,7 @@ def calibrate(
         between("keep_up_to", keep_up_to, 0, inf)
         fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
         needs_groups = getattr(fitted, "by", None) == "groups"
-        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis, pick)
+        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis, pick, sample_weight)
 
     opened: list[LoaderRows] = []
 

@@ -277,10 +277,13 @@ class Collected(NamedTuple("Collected", [("logits", Tensor), ("labels", Tensor)]
         The cluster of each row, if they were asked for: ``nishimori.temperatures(*collected, clusters=collected.clusters)``.
     groups : array or None
         The group of each row, if ``forward`` returned them.
+    sample_weight : array or None
+        The weight of each row, if they have any.
     """
 
     clusters: HostArray | None = None
     groups: HostArray | None = None
+    sample_weight: HostArray | None = None
 
 
 def collect(
@@ -291,6 +294,7 @@ def collect(
     output: Pick = None,
     labels: str = LABELS,
     clusters: str | None = None,
+    sample_weight: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
     class_axis: int = -1,
@@ -321,6 +325,9 @@ def collect(
     labels, clusters : str
         The keys of the labels and, if wanted, of the clusters where batches are mappings. Clusters say which samples belong
         together, such as the number of the document of each token or sequence. The model gets neither.
+    sample_weight : str, optional
+        The key of the weights, where batches are mappings: one per sample, or per sequence of tokens. The model does not get
+        it.
     ignore_index : int or None
         Samples with this label are dropped, such as tokens of padding. Their logits may be anything. None keeps all.
     shift_labels : bool
@@ -348,7 +355,7 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis, output)
+    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis, output, sample_weight)
     data = LoaderRows(model, loader, rule, device)
     with show_progress(progress) as report, closing(data.read()) as numbered:
         parts, _ = keep_rows(numbered, data.n_batches, report)
@@ -380,6 +387,7 @@ def join_rows(parts: list[BatchRows]) -> Collected:
     """All rows in one piece. ``parts`` is emptied meanwhile, so that the logits are not in memory twice."""
     labels = torch.cat([torch.from_numpy(part.labels) for part in parts])
     names = {what: join_names([part.names[what] for part in parts]) for what in parts[0].names}
+    weights = np.concatenate([part.rows.weights for part in parts])
     dtype = reduce(torch.promote_types, (part.scores.array.dtype for part in parts))
     logits = torch.empty(len(labels), *parts[0].scores.array.shape[1:], dtype=dtype, device="cpu")  # the default may differ
     end = len(labels)
@@ -389,6 +397,7 @@ def join_rows(parts: list[BatchRows]) -> Collected:
         end -= len(part)
     collected = Collected(logits, labels)
     collected.clusters, collected.groups = names.get("clusters"), names.get("groups")
+    collected.sample_weight = None if (weights == 1).all() else weights
     return collected
 
 
@@ -431,7 +440,7 @@ def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, re
 def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     """What was kept as rows, with the names of their clusters beside them."""
     table = meaning.scores(kept.logits)
-    rows = meaning.rows(table, kept.labels, None)
+    rows = meaning.rows(table, kept.labels, kept.sample_weight)
     if kept.groups is not None:
         rows.groups = Groups.from_names(kept.groups, rows.n_rows)
     rows.score_range = meaning.range_of(table, rows.weights)
