@@ -18,7 +18,7 @@ from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, SampleUnits, Scoring, select
 from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import fit_checked
-from nishimori._methods.table import CANDIDATES, OF_CLAIMS, OF_PROBABILITIES, Traits
+from nishimori._methods.table import CANDIDATES, Traits, methods_of_claims
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
@@ -177,8 +177,9 @@ class Best(Calibrator):
         """Calibrators of the table that suit the data and are fitted in time, by name, and why others were left out."""
         chosen, left_out, n_classes = {}, {}, data.n_classes
         more = f"more than {_MOST_SECONDS:.0f} s; name it in `candidates` to try it"
+        of_claims = methods_of_claims(are_scores=data.are_scores)
         for name, entry in CANDIDATES.items():
-            if not (_suits_claims(name, data) if data.is_claims else entry.is_for(n_classes)):
+            if not (name in of_claims if data.is_claims else entry.is_for(n_classes)):
                 continue
             if entry.is_second_best and not self.keep_predictions:
                 continue  # the other of the pair is there
@@ -365,11 +366,6 @@ def _variant_name(calibrator: Calibrator) -> str:
     name = calibrator.method_name
     usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(calibrator).__name__}()"
     return name if str(calibrator) == usual else f"{name}({str(calibrator).partition('(')[2]}"
-
-
-def _suits_claims(name: str, claims: Any) -> bool:
-    """Whether a method is for claims, and where these are scores for scores."""
-    return name in OF_CLAIMS and not (claims.are_scores and name in OF_PROBABILITIES)
 
 
 def _keeps_predictions(calibrator: Calibrator) -> bool:

@@ -19,7 +19,7 @@ from nishimori._calibrators.one_temperature import AdaptiveConsistency, Expectat
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, fit_checked
 from nishimori._methods.one_temperature import solution_of
-from nishimori._methods.table import CANDIDATES, OF_CLAIMS, OF_PROBABILITIES
+from nishimori._methods.table import CANDIDATES, methods_of_claims
 from nishimori._rows.options import RowOptions
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
@@ -95,7 +95,8 @@ def methods_for(data: Rows) -> tuple[str, ...]:
     """The methods that are compared where the user names none, besides those of `fit_usual`."""
     if not data.is_claims:
         return (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1])
-    return tuple(name for name in OF_CLAIMS if name not in OF_PROBABILITIES) if data.are_scores else ("none", *OF_CLAIMS)
+    of_claims = methods_of_claims(are_scores=data.are_scores)
+    return of_claims if data.are_scores else ("none", *of_claims)
 
 
 # What a user names

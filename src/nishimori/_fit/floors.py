@@ -69,8 +69,7 @@ def choose_floor(data: Rows, name: str = "logits") -> float | None:
         return _floor_of_claims(samples)
     floors = _floors_for(samples.logits)
     losses = out_of_fold_losses(samples, floors)
-    largest = max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)
-    return floors[min(largest, len(floors) - 2)]
+    return floors[min(_last_as_good(losses), len(floors) - 2)]
 
 
 def _floor_of_claims(samples: CollectedSamples) -> float:
@@ -83,8 +82,12 @@ def _floor_of_claims(samples: CollectedSamples) -> float:
     floors = [floor for floor in _FLOORS if floor <= least] or [least]
     if not is_zero.any():
         return floors[-1]
-    losses = out_of_fold_losses(samples, floors, of_claims=True)
-    return floors[max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)]
+    return floors[_last_as_good(out_of_fold_losses(samples, floors, of_claims=True))]
+
+
+def _last_as_good(losses: Sequence[float]) -> int:
+    """The place of the last loss that is as good as the lowest."""
+    return max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)
 
 
 def _floors_for(logits: HostArray) -> list[float]:

@@ -117,7 +117,7 @@ class FittedMethod(ABC):
             got = f"claims: a temperature moves all of them towards 1/2, or all away from it. Use {names} or 'best'"
             raise InputError("X", f"have a probability per class for the method {self.method_name!r}", got=got)
         if data.are_scores and self.method_name in table.OF_PROBABILITIES:
-            names = " or ".join(repr(name) for name in table.OF_CLAIMS if name not in table.OF_PROBABILITIES)
+            names = " or ".join(map(repr, table.methods_of_claims(are_scores=True)))
             raise InputError("X", f"be probabilities for the method {self.method_name!r}", got=f"scores. Use {names}")
 
     def _classes_in(self, y: Any) -> list[Any] | None:  # noqa: ARG002 - for methods of two classes

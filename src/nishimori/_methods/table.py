@@ -137,6 +137,12 @@ OF_CLAIMS = ("intercept", "platt", "beta", "isotonic", "histogram")
 OF_PROBABILITIES = ("intercept", "beta", "histogram")
 """Those of them that need probabilities, and not only their order."""
 
+
+def methods_of_claims(*, are_scores: bool) -> tuple[str, ...]:
+    """The methods that can be fitted to claims, or to those that are scores."""
+    return tuple(name for name in OF_CLAIMS if not (are_scores and name in OF_PROBABILITIES))
+
+
 BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}
 """Where the class of each method can be imported from, by the name of the method."""
 

@@ -70,13 +70,14 @@ class ClaimBatch(Batch):
 
 
 @dataclass(frozen=True)
-class OfClaims:
-    """A pass over claims, as a pass over the rows inside."""
+class _Converted:
+    """A pass over converted batches, as a pass over those of the rows inside; it can be sent to other processes."""
 
+    convert: Callable[[Batch], Batch]
     pass_: Callable[[Batch], Any]
 
     def __call__(self, batch: Batch) -> Any:
-        return self.pass_(ClaimBatch.from_batch(batch))
+        return self.pass_(self.convert(batch))
 
 
 class Claims(RowsInside):
@@ -106,7 +107,7 @@ class Claims(RowsInside):
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all claims."""
         self._refuse_unlabelled()
-        return self.inside.gather(OfClaims(pass_), report)
+        return self.inside.gather(_Converted(ClaimBatch.from_batch, pass_), report)
 
     def _refuse_unlabelled(self) -> None:
         if not self.has_labels:
@@ -224,17 +225,7 @@ def _of_answers(data: Any, right: Any, input: str, options: RowOptions) -> Claim
     return Claims(AnswersOfClasses(open_rows(data)))
 
 
-@dataclass(frozen=True)
-class _OfAnswers:
-    """A pass over answers, as a pass over the rows of a classifier."""
-
-    pass_: Callable[[Batch], Any]
-
-    def __call__(self, batch: Batch) -> Any:
-        return self.pass_(answers_of(batch))
-
-
-def answers_of(batch: Batch) -> Batch:
+def _answers_of(batch: Batch) -> Batch:
     """The answers of a batch: rows of two classes, wrong and right, with the confidence of the predicted class."""
     xp = batch.xp
     weights = (
@@ -253,11 +244,11 @@ class AnswersOfClasses(RowsInside):
     n_classes = 2
 
     def __iter__(self) -> Iterator[Batch]:
-        return (answers_of(batch) for batch in self.inside)
+        return (_answers_of(batch) for batch in self.inside)
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all answers."""
-        return self.inside.gather(_OfAnswers(pass_), report)
+        return self.inside.gather(_Converted(_answers_of, pass_), report)
 
     def sample(self, size: int) -> Rows | None:
         """About ``size`` of the answers."""
