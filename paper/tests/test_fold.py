@@ -24,5 +24,5 @@ def test_the_papers_networks_fold(name, dtype):
     network = built(lambda: models.build(name, n_classes=10), dtype)
     before = logits(network, probe, dtype)
     assert before.isfinite().all()
-    fold_temperature(network, 1.7)
+    fold_temperature(network, 1.7, probe=probe.to(dtype))
     assert deviation(logits(network, probe, dtype), before / 1.7) <= DTYPES[dtype]

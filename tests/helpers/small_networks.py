@@ -9,6 +9,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from nishimori.errors import InputWarning
+from nishimori.torch import fold_temperature
+
 X = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(10) % 3
 
@@ -153,15 +156,19 @@ def built(make, dtype=torch.float32):
     return make().to(dtype).eval()
 
 
-def logits(network, probe, dtype=torch.float32):
-    def cast(x):
-        return x.to(dtype) if x.is_floating_point() else x
+def cast(probe, dtype):
+    """The inputs of a network with weights of this dtype."""
+    if isinstance(probe, dict):
+        return {name: cast(each, dtype) for name, each in probe.items()}
+    if isinstance(probe, tuple):
+        return tuple(cast(each, dtype) for each in probe)
+    return probe.to(dtype) if probe.is_floating_point() else probe
 
+
+def logits(network, probe, dtype=torch.float32):
+    probe = cast(probe, dtype)
     with torch.no_grad():
-        if isinstance(probe, dict):
-            output = network(**{name: cast(each) for name, each in probe.items()})
-        else:
-            output = network(cast(probe[0] if isinstance(probe, tuple) else probe))
+        output = network(**probe) if isinstance(probe, dict) else network(probe[0] if isinstance(probe, tuple) else probe)
     return (output if isinstance(output, torch.Tensor) else output.logits).double()
 
 
@@ -184,3 +191,9 @@ class Named(nn.Module):
 
 def lin():
     return nn.Linear(4, 3)
+
+
+def fold_unchecked(network, T):
+    """The layer of a network that T is folded into without a check of its logits."""
+    with pytest.warns(InputWarning, match="It was not checked that"):
+        return fold_temperature(network, T, probe=False)

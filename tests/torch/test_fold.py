@@ -14,7 +14,9 @@ from small_networks import (
     Named,
     ResNet,
     built,
+    cast,
     deviation,
+    fold_unchecked,
     lin,
     logits,
     same,
@@ -24,7 +26,7 @@ from torch._subclasses import FakeTensorMode
 
 from nishimori.errors import InputError
 from nishimori.torch import Calibrated, calibrate, fold_temperature
-from nishimori.torch._fold import _tolerance
+from nishimori.torch._fold import tolerance
 
 
 @pytest.mark.parametrize("T", [0.37, 1.7, 12.3])
@@ -33,7 +35,7 @@ from nishimori.torch._fold import _tolerance
 def test_folded_logits_are_the_logits_divided_by_the_temperature(make, probe, dtype, T):
     network = built(make, dtype)
     before = logits(network, probe, dtype)
-    fold_temperature(network, T)
+    fold_temperature(network, T, probe=cast(probe, dtype))
     assert deviation(logits(network, probe, dtype), before / T) <= DTYPES[dtype]
 
 
@@ -106,7 +108,7 @@ def test_the_probe_allows_for_tf32_on_a_gpu_whatever_the_precision_settings(monk
         monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", "ieee")
     with FakeTensorMode():
         z = torch.empty(3, device="cuda")
-        assert _tolerance(z, z) == _tolerance(z.half(), z.half())
+        assert tolerance(z, z) == tolerance(z.half(), z.half())
 
 
 def test_weights_that_would_overflow_are_restored():
@@ -115,10 +117,10 @@ def test_weights_that_would_overflow_are_restored():
     with pytest.raises(
         InputError, match=r"must stay finite, got an overflow of torch\.float16 when T = 1e-07 is folded in\. The fold"
     ):
-        fold_temperature(layer, 1e-7)
+        fold_temperature(layer, 1e-7, probe=torch.ones(1, 4).half())
     assert same(layer, kept)
     assert not hasattr(layer, "folded_temperature")
-    fold_temperature(layer.float(), 1e-7)
+    fold_temperature(layer.float(), 1e-7, probe=torch.ones(1, 4))
 
 
 def test_a_class_that_is_masked_by_its_bias_stays_masked():
@@ -137,7 +139,7 @@ def test_weights_may_lie_side_by_side_in_one_storage():
         each.data = flat[end : end + each.numel()].view_as(each)
         end += each.numel()
     kept = copy.deepcopy(network)
-    fold_temperature(network, 2.0)
+    fold_unchecked(network, 2.0)
     assert torch.equal(network.fc.weight, kept.fc.weight / 2)
     assert same(network.body, kept.body)
 
@@ -145,13 +147,13 @@ def test_weights_may_lie_side_by_side_in_one_storage():
 def test_a_soft_cap_for_language_models_does_not_concern_a_classifier():
     network = Named(score=lin())
     network.config = SimpleNamespace(final_logit_softcapping=30.0)
-    assert fold_temperature(network, 2.0) is network.score
+    assert fold_unchecked(network, 2.0) is network.score
 
 
 def test_a_language_model_without_a_cap_folds():
     network = Named(lm_head=lin())
     network.config = SimpleNamespace(final_logit_softcapping=None)
-    assert fold_temperature(network, 2.0) is network.lm_head
+    assert fold_unchecked(network, 2.0) is network.lm_head
 
 
 def test_the_layer_itself_may_be_passed():
@@ -166,7 +168,7 @@ def test_the_layer_itself_may_be_passed():
 @pytest.mark.parametrize("wrap", [nn.DataParallel, lambda m: torch.compile(m, backend="eager")], ids=["parallel", "compiled"])
 def test_wrappers_are_looked_through(wrap):
     network = built(VGG)
-    assert fold_temperature(wrap(network), 1.7) is network.classifier[3]
+    assert fold_temperature(wrap(network), 1.7, probe=IMAGES) is network.classifier[3]
 
 
 def test_folding_keeps_gradients_and_modes():
@@ -196,17 +198,17 @@ def test_folding_what_calibrate_found_and_calibrating_again_gives_one():
 
 def test_folding_a_calibrated_network_again_changes_nothing():
     calibrated = Calibrated(built(VGG), 1.7)
-    calibrated.fold()
+    calibrated.fold(probe=IMAGES)
     before = calibrated(IMAGES)
-    calibrated.fold()
+    calibrated.fold()  # which has nothing to check
     assert torch.equal(calibrated(IMAGES), before)
 
 
 def test_a_temperature_found_on_top_of_a_folded_one_multiplies():
     network = built(VGG)
     before = logits(network, IMAGES)
-    fold_temperature(network, 2.0)
-    Calibrated(network, 3.0).fold()
+    fold_temperature(network, 2.0, probe=IMAGES)
+    Calibrated(network, 3.0).fold(probe=IMAGES)
     assert deviation(logits(network, IMAGES), before / 6) < 1e-6
     assert network.classifier[3].folded_temperature == 6
 
@@ -271,10 +273,10 @@ def test_a_probe_needs_a_network_that_returns_logits():
         fold_temperature(network, 1.7, probe=torch.ones(2, 4))
     assert str(error.value) == (
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got tuple "
-        "(tensor float32 (2, 3), tensor float32 (2, 3)). Leave `probe` out, and compare the logits before and after folding "
+        "(tensor float32 (2, 3), tensor float32 (2, 3)). Pass `probe=False`, and compare the logits before and after folding "
         "yourself."
     )
-    assert fold_temperature(network, 1.7) is network.fc
+    assert fold_unchecked(network, 1.7) is network.fc
 
 
 def test_a_probe_may_have_masked_classes():

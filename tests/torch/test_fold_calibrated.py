@@ -54,7 +54,7 @@ def test_the_layer_may_be_passed_or_named(named, calibrated):
 
 
 def test_without_a_layer_the_error_names_the_candidates(calibrated):
-    call = r"`Calibrated\(model, T\)\.fold\(name, probe=x\)`"
+    call = r"`Calibrated\(model, T\)\.fold\(probe=x\)`"
     with pytest.raises(InputError, match=rf"Its linear layers are 'body', 'top\.1'\. .* {call}"):
         calibrated.fold()
     assert calibrated.temperature.item() == pytest.approx(1.7)
@@ -118,7 +118,7 @@ USES = {
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_calibrated_whose_layer_was_folded_by_hand_says_so(use, calibrated):
-    fold_temperature(calibrated.model.top[1], calibrated.temperature)
+    fold_temperature(calibrated.model.top[1], calibrated.temperature, probe=X)
     with pytest.raises(InputError) as error:
         use(calibrated)
     assert str(error.value) == said()
@@ -129,7 +129,7 @@ def test_a_calibrated_whose_layer_was_folded_by_hand_says_so(use, calibrated):
 )
 def test_copies_say_so_too_whether_copied_before_or_after_folding(copied, calibrated):
     early = copied(calibrated)
-    fold_temperature(early.model.top[1], 1.7)
+    fold_temperature(early.model.top[1], 1.7, probe=X)
     with pytest.raises(InputError, match="calibrated only once"):
         early(X)
     with pytest.raises(InputError, match="calibrated only once"):
@@ -139,8 +139,8 @@ def test_copies_say_so_too_whether_copied_before_or_after_folding(copied, calibr
 def test_other_networks_are_not_concerned(calibrated):
     other = copy.deepcopy(calibrated)
     before = other(X)
-    fold_temperature(calibrated.model.top[1], 1.7)
-    fold_temperature(lin(), 3.0)
+    fold_temperature(calibrated.model.top[1], 1.7, probe=X)
+    fold_temperature(lin(), 3.0, probe=X)
     assert torch.equal(other(X), before)
 
 
@@ -149,7 +149,7 @@ def test_a_compiled_network_does_not_divide_twice_in_silence(fullgraph, calibrat
     torch.compiler.reset()
     compiled = torch.compile(calibrated, fullgraph=fullgraph, backend="aot_eager")
     compiled(X)
-    fold_temperature(calibrated.model.top[1], 1.7)
+    fold_temperature(calibrated.model.top[1], 1.7, probe=X)
     with pytest.raises((InputError, torch._dynamo.exc.TorchDynamoException)):
         compiled(X)
 
@@ -164,13 +164,13 @@ REMEDIES = {
 @pytest.mark.parametrize("remedy", REMEDIES.values(), ids=REMEDIES)
 def test_the_remedies_divide_once(remedy, calibrated):
     expected = calibrated(X)
-    fold_temperature(calibrated.model.top[1], calibrated.temperature)
+    fold_temperature(calibrated.model.top[1], calibrated.temperature, probe=X)
     assert torch.allclose(remedy(calibrated)(X), expected, atol=1e-6)
 
 
 def test_after_a_remedy_a_new_temperature_can_be_set(calibrated):
     expected = calibrated(X)
-    fold_temperature(calibrated.model.top[1], calibrated.temperature)
+    fold_temperature(calibrated.model.top[1], calibrated.temperature, probe=X)
     calibrated.temperature.fill_(1)
     calibrated(X)
     calibrated.temperature.fill_(2)
@@ -181,7 +181,7 @@ def test_weights_and_temperature_of_a_state_dict_replace_folded_ones(calibrated)
     file = io.BytesIO()
     torch.save(calibrated.state_dict(), file)
     expected = calibrated(X)
-    fold_temperature(calibrated.model.top[1], 1.7)
+    fold_temperature(calibrated.model.top[1], 1.7, probe=X)
     file.seek(0)
     calibrated.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(calibrated(X), expected)
@@ -210,7 +210,7 @@ def test_a_folded_network_is_calibrated_again_without_complaint():
         network[1].weight.copy_(torch.eye(4))
         network[1].bias.zero_()
     first = calibrate(network, (Z, Y), method="ec")
-    fold_temperature(network, first.temperature)
+    fold_temperature(network, first.temperature, probe=Z)
     again = calibrate(first, (2 * Z, Y), method="ec")
     assert again.temperature.item() == pytest.approx(2, rel=1e-6)
     assert torch.allclose(again(Z), Z / reference.ec_temperature(Z.numpy(), Y.numpy()) / 2, rtol=1e-6)

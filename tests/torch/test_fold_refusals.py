@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from small_networks import (
+    IMAGES,
     VGG,
     Encoder,
     Named,
     built,
+    fold_unchecked,
     lin,
 )
 from torch import nn
@@ -20,8 +22,8 @@ from nishimori.torch import Calibrated, fold_temperature
 WRAP = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
 OR_WRAP = f"or {WRAP}"
 NAME_ONE = (
-    "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
-    f"`Calibrated(model, T).fold(name, probe=x)`; {OR_WRAP}"
+    "Pass a probe, some inputs x, which show the layer that computes the logits: `Calibrated(model, T).fold(probe=x)`; or its "
+    f"name, `fold(name, probe=x)`; {OR_WRAP}"
 )
 
 
@@ -186,7 +188,7 @@ REFUSED = {
     "another forward": (
         lambda: Named(body=lin(), fc=Cosine(4, 3)),
         "The network must end in a plain linear layer, got `fc` of type Cosine: its `forward` is not that of a linear "
-        "layer. If its output is still its weights times its input plus its bias, change them yourself; " + OR_WRAP,
+        "layer. Pass a probe, some inputs x, so that the result is checked: `fold(probe=x)`; " + OR_WRAP,
     ),
     "no weights yet": (
         lambda: Named(body=lin(), fc=nn.LazyLinear(3)),
@@ -221,7 +223,7 @@ def test_a_network_that_cannot_be_folded_is_refused_with_this_message(make, mess
         if not isinstance(each, nn.UninitializedParameter) and not each.is_meta
     }
     with pytest.raises(InputError) as error:
-        fold_temperature(network, 2.0)
+        fold_temperature(network, 2.0, probe=False)
     assert str(error.value) == message
     assert all(torch.equal(network.state_dict()[name], each) for name, each in kept.items())
 
@@ -244,9 +246,9 @@ def test_a_layer_can_be_folded_after_its_norm_is_removed():
 
 def test_folding_twice_is_refused():
     network = built(VGG)
-    fold_temperature(network, 2.0)
+    fold_temperature(network, 2.0, probe=IMAGES)
     with pytest.raises(InputError) as error:
-        fold_temperature(network, 3.0)
+        fold_temperature(network, 3.0, probe=IMAGES)
     assert str(error.value) == (
         "`T` must be folded only once, got 3 for `classifier.3`, which already has a map folded in. If the new T was found "
         "with the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
@@ -262,7 +264,7 @@ def test_invalid_temperatures_are_refused(bad):
 
 def test_names_before_the_last_layer_do_not_make_it_ambiguous():
     network = Named(pre_classifier=lin(), fc_norm=nn.LayerNorm(4), conv_head=nn.Conv2d(3, 4, 1), classifier=lin())
-    assert fold_temperature(network, 2.0) is network.classifier
+    assert fold_unchecked(network, 2.0) is network.classifier
 
 
 def test_anything_but_a_network_is_refused():

@@ -1,10 +1,10 @@
-"""Folding into a layer that the user names is checked on a probe, or says that it was not checked."""
+"""Folding is checked on a probe, which decides the layer, or says that it was not checked."""
 
 import re
 
 import pytest
 import torch
-from small_networks import Named, Returning, X, lin
+from small_networks import Named, Returning, X, fold_unchecked, lin
 from torch import nn
 
 from nishimori.errors import InputError, InputWarning
@@ -38,11 +38,11 @@ def calibrated():
 
 
 @pytest.mark.parametrize("named", [lambda m: "a", lambda m: m.a], ids=["name", "layer"])
-def test_a_layer_named_without_a_probe_gives_a_warning_that_says_how_to_check_it(named, calibrated):
+def test_a_layer_without_a_probe_gives_a_warning_that_says_how_to_check_it(named, calibrated):
     with pytest.warns(InputWarning) as caught:
-        calibrated.fold(named(calibrated.model))
+        calibrated.fold(named(calibrated.model), probe=False)
     assert [str(each.message) for each in caught] == [
-        "It was not checked that `a` computes the logits, because `probe` was not passed. If another layer computes them, or a "
+        "It was not checked that `a` computes the logits, because of `probe=False`. If another layer computes them, or a "
         "nonlinear function follows, the logits are now wrong. To check it, load the weights of the network again and call "
         "`Calibrated(model, 1.70000005).fold('a', probe=x)`, where x holds some inputs."
     ]
@@ -54,7 +54,7 @@ def test_the_remedy_in_the_warning_checks_the_layer(layer, calibrated):
     weights = {name: each.clone() for name, each in calibrated.model.state_dict().items()}
     expected = calibrated(X)
     with pytest.warns(InputWarning) as caught:
-        model = calibrated.fold(layer)
+        model = calibrated.fold(layer, probe=False)
     model.load_state_dict(weights)
     remedy = re.search(r"call `(.+?)`, where", str(caught[0].message))[1]
     if layer == "a":
@@ -66,18 +66,103 @@ def test_the_remedy_in_the_warning_checks_the_layer(layer, calibrated):
         assert torch.allclose(calibrated(X), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("fold", [lambda m: m.fold(), lambda m: fold_temperature(m.model, 1.7)], ids=["fold", "function"])
-def test_the_remedy_in_the_refusal_accepts_only_the_layer_that_computes_the_logits(fold, calibrated):
+FOLDS = {"fold": lambda m, probe: m.fold(probe=probe), "function": lambda m, probe: fold_temperature(m.model, 1.7, probe=probe)}
+
+
+@pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
+@pytest.mark.parametrize("probe", [None, False])
+def test_names_alone_do_not_decide_and_the_remedy_in_the_refusal_does(fold, probe, calibrated):
     expected = calibrated(X)
     with pytest.raises(InputError) as error:
-        fold(calibrated)
+        fold(calibrated, probe)
     assert "Its linear layers are 'b', 'a'. " in str(error.value)
-    remedy = re.search(r"is checked: `(.+?)`", str(error.value))[1]
-    known = {"Calibrated": Calibrated, "calibrated": calibrated, "model": calibrated.model, "T": 1.7, "x": X}
-    with pytest.raises(InputError, match="The folding was undone"):
-        eval(remedy, {**known, "name": "a"})
-    folded = eval(remedy, {**known, "name": "b"})
+    remedy = re.search(r"computes the logits: `(.+?)`", str(error.value))[1]
+    folded = eval(remedy, {"Calibrated": Calibrated, "model": calibrated.model, "T": 1.7, "x": X})
     assert torch.allclose(folded(X), expected, atol=1e-6)
+    assert hasattr(folded.b, "folded_temperature")
+    assert not hasattr(folded.a, "folded_temperature")
+
+
+@pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
+def test_without_a_probe_nothing_is_folded_in_silence(fold):
+    calibrated = Calibrated(Returning(), 1.7)
+    before = calibrated(X)
+    with pytest.raises(InputError, match=r"^`probe` must be passed, .*that `fc` computes them.*or pass `probe=False`"):
+        fold(calibrated, None)
+    assert torch.equal(calibrated(X), before)
+
+
+class Renamed(Named):
+    """A network whose logits do not come from the layer with a usual name, which it calls too."""
+
+    def __init__(self):
+        super().__init__(fc=lin(), pre_logits=lin())
+
+    def forward(self, x):
+        return self.pre_logits(x) + 0 * self.fc(x)
+
+
+def test_the_probe_decides_against_a_usual_name():
+    calibrated = Calibrated(Renamed(), 1.7)
+    expected = calibrated(X)
+    network = calibrated.fold(probe=X)
+    assert torch.allclose(network(X), expected, atol=1e-6)
+    assert hasattr(network.pre_logits, "folded_temperature")
+    assert not hasattr(network.fc, "folded_temperature")
+
+
+class CastingLinear(nn.Linear):
+    """A linear layer with a ``forward`` of its own, as those of timm."""
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+class CosineLinear(nn.Linear):
+    """A linear layer whose output does not depend on the length of its weights."""
+
+    def forward(self, x):
+        return nn.functional.linear(x, nn.functional.normalize(self.weight), None)
+
+
+def test_a_subclass_of_a_linear_layer_is_folded_if_the_probe_agrees():
+    for layer, agrees in ((CastingLinear(4, 3), True), (CosineLinear(4, 3), False)):
+        calibrated = Calibrated(nn.Sequential(nn.Identity(), layer), 1.7)
+        expected = calibrated(X)
+        if agrees:
+            assert torch.allclose(calibrated.fold(probe=X)(X), expected, atol=1e-6)
+        else:
+            with pytest.raises(InputError, match="The folding was undone"):
+                calibrated.fold(probe=X)
+        assert torch.allclose(calibrated(X), expected, atol=1e-6)
+
+
+def test_a_stem_called_base_layer_is_no_adapter():
+    network = type("Dla", (Named,), {"forward": lambda self, x: self.fc(self.base_layer(x))})(
+        base_layer=nn.Sequential(lin(), nn.ReLU()), fc=nn.Linear(3, 5)
+    )
+    calibrated = Calibrated(network, 1.7)
+    expected = calibrated(X)
+    assert torch.allclose(calibrated.fold(probe=X)(X), expected, atol=1e-6)
+
+
+class Biased(Named):
+    """A network that adds a bias of its own to what its last layer returns, as MarianMT."""
+
+    def __init__(self):
+        super().__init__(fc=lin())
+        self.register_buffer("final_bias", torch.tensor([3.0, 0.0, -3.0]))
+
+    def forward(self, x):
+        return self.fc(x) + self.final_bias
+
+
+def test_a_bias_after_the_last_layer_is_noticed():
+    calibrated = Calibrated(Biased(), 1.7)
+    expected = calibrated(X)
+    with pytest.raises(InputError, match="The folding was undone"):
+        calibrated.fold(probe=X)
+    assert torch.equal(calibrated(X), expected)
 
 
 def test_a_nonlinear_function_after_a_named_layer_is_noticed_or_said_to_be_unchecked():
@@ -85,11 +170,7 @@ def test_a_nonlinear_function_after_a_named_layer_is_noticed_or_said_to_be_unche
     with pytest.raises(InputError, match="if a nonlinear function follows"):
         calibrated.fold("top", probe=X)
     with pytest.warns(InputWarning, match="or a nonlinear function follows"):
-        calibrated.fold("top")
-
-
-def test_a_named_layer_that_the_search_finds_too_gives_no_warning():
-    Calibrated(Returning(), 1.7).fold("fc")
+        calibrated.fold("top", probe=False)
 
 
 def test_a_named_layer_gives_no_warning_where_nothing_is_divided(calibrated):
@@ -114,4 +195,4 @@ def test_an_attribute_that_is_set_on_the_wrapper_does_not_reach_the_network(cali
 
 def test_the_only_submodule_with_weights_is_found_whatever_its_name():
     network = Named(dropout=nn.Dropout(), anything=lin())
-    assert fold_temperature(network, 1.7) is network.anything
+    assert fold_unchecked(network, 1.7) is network.anything

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from nishimori.errors import InputError
+from nishimori.errors import InputError, InputWarning
 from nishimori.torch import calibrate
 
 RNG = np.random.default_rng(0)
@@ -70,12 +70,21 @@ def test_a_plain_network_is_folded_and_saved(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"keep_probe": False}, {}])
-def test_the_check_can_be_left_out(options):
+def test_the_check_can_be_left_out_with_a_warning(options):
     calibrated = calibrated_with(Capped(), **options)
     T = float(calibrated.temperature)
-    probe = None if options else False
     weight = calibrated.model.fc.weight.detach().clone()
-    torch.testing.assert_close(calibrated.fold(probe=probe).fc.weight, weight / T)
+    with pytest.warns(InputWarning, match="It was not checked that `fc` computes the logits"):
+        folded = calibrated.fold(probe=False)
+    torch.testing.assert_close(folded.fc.weight, weight / T)
+
+
+@pytest.mark.parametrize("use", [lambda m, path: m.fold(), lambda m, path: m.save_pretrained(path)], ids=["fold", "save"])
+def test_without_kept_inputs_a_probe_must_be_passed(use, tmp_path):
+    calibrated = calibrated_with(Plain(), keep_probe=False)
+    with pytest.raises(InputError, match="`probe` must be passed"):
+        use(calibrated, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_four_samples_are_kept_on_the_cpu_and_in_no_file():
@@ -120,7 +129,7 @@ def test_large_inputs_and_those_that_are_no_tensors_are_not_kept():
     assert calibrate(Odd(), data, forward=forward, method="none")._probe is None
 
 
-def test_a_network_that_takes_whole_batches_only_is_folded_without_a_check():
+def test_a_network_that_takes_whole_batches_only_needs_a_probe():
     class Whole(Plain):
         def forward(self, x):
             if len(x) < 100:
@@ -130,4 +139,6 @@ def test_a_network_that_takes_whole_batches_only_is_folded_without_a_check():
     calibrated = calibrate(Whole(), [(X[:300], Y[:300]), (X[300:], Y[300:])], method="none")
     calibrated.temperature.fill_(2.0)
     weight = calibrated.model.fc.weight.detach().clone()
-    torch.testing.assert_close(calibrated.fold().fc.weight, weight / 2)
+    with pytest.raises(InputError, match="`probe` must be passed"):
+        calibrated.fold()
+    torch.testing.assert_close(calibrated.fold(probe=X).fc.weight, weight / 2)

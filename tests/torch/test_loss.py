@@ -33,7 +33,7 @@ def test_the_loss_of_a_language_model_is_that_of_its_calibrated_logits():
     expected = cross_entropy(output.logits[:, :-1].reshape(-1, 30), labels[:, 1:].reshape(-1))
     torch.testing.assert_close(output.loss, expected)
     assert float((output.loss - model(input_ids=ids, labels=labels).loss).detach().abs()) > 0.1
-    folded = Calibrated(llama(), 2.5).fold()
+    folded = Calibrated(llama(), 2.5).fold(probe=ids)
     assert type(output) is type(folded(input_ids=ids, labels=labels))
 
 

@@ -39,7 +39,7 @@ def calibrated():
 def test_save_pretrained_writes_weights_with_the_temperature_folded_in(calibrated):
     network = calibrated.model
     kept = copy.deepcopy(network)
-    written = calibrated.save_pretrained("path")
+    written = calibrated.save_pretrained("path", probe=X)
     assert written is not network
     (path, weights), *others = written.written
     assert path == "path"
@@ -53,13 +53,13 @@ def test_save_pretrained_writes_weights_with_the_temperature_folded_in(calibrate
 
 
 def test_after_folding_the_network_itself_is_saved(calibrated):
-    calibrated.fold()
+    calibrated.fold(probe=X)
     assert calibrated.save_pretrained("path", state_dict={"a": 1}) is calibrated.model
 
 
 def test_a_network_without_save_pretrained_says_so():
     with pytest.raises(AttributeError, match="'Linear' object has no attribute 'save_pretrained'"):
-        Calibrated(lin(), 1.7).save_pretrained("path")
+        Calibrated(lin(), 1.7).save_pretrained("path", probe=X)
 
 
 def test_a_network_that_cannot_be_folded_is_not_saved():
@@ -69,8 +69,8 @@ def test_a_network_that_cannot_be_folded_is_not_saved():
         calibrated.save_pretrained("path")
     assert str(error.value) == (
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Saving with "
-        "the submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the "
-        "logits and a probe, some inputs x, so that the result is checked: `Calibrated(model, T).fold(name, probe=x)`; or keep "
+        "the submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass a probe, some inputs x, which show the "
+        "layer that computes the logits: `Calibrated(model, T).fold(probe=x)`; or its name, `fold(name, probe=x)`; or keep "
         "the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
     )
     assert not calibrated.model.written
@@ -90,11 +90,11 @@ def test_a_state_dict_of_the_caller_is_refused_because_it_lacks_the_temperature(
         "`state_dict` must be left out of `save_pretrained`, got one: its weights do not contain T = 1.7. Call "
         "`calibrated.fold()` first, and pass the state dict of the folded network."
     )
-    assert calibrated.save_pretrained("path", state_dict=None).written
+    assert calibrated.save_pretrained("path", probe=X, state_dict=None).written
 
 
 def test_a_network_folded_by_hand_is_not_folded_again_for_saving(calibrated):
-    fold_temperature(calibrated.model, 1.7)
+    fold_temperature(calibrated.model, 1.7, probe=X)
     with pytest.raises(InputError, match="calibrated only once"):
         calibrated.save_pretrained("path")
 
@@ -156,7 +156,7 @@ def test_a_method_of_the_network_is_not_one_of_its_wrapper(name, T):
 def test_after_folding_the_methods_of_the_network_are_calibrated():
     calibrated = Calibrated(Predicting(), 1.7)
     expected = calibrated.model.predict_step(X) / 1.7
-    torch.testing.assert_close(calibrated.fold().predict_step(X), expected)
+    torch.testing.assert_close(calibrated.fold(probe=X).predict_step(X), expected)
 
 
 def test_class_methods_and_static_methods_belong_to_no_network_and_can_be_read():
@@ -241,7 +241,7 @@ def test_a_reloaded_model_of_transformers_gives_the_calibrated_probabilities(fam
             layer.weight.mul_(100)  # fresh weights give nearly equal logits, which T would not change visibly
         z = model(**inputs).logits.double().numpy()
     calibrated = Calibrated(model, 1.7)
-    calibrated.save_pretrained(tmp_path)
+    calibrated.save_pretrained(tmp_path, probe=inputs)
     reloaded = kind.from_pretrained(tmp_path).eval()
     with torch.no_grad():
         p = reloaded(**inputs).logits.softmax(dim=1)

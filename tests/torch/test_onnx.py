@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import reference
 import torch
+from small_networks import fold_unchecked
 from torch import nn
 
-from nishimori.errors import InputError
-from nishimori.torch import Calibrated, fold_temperature, to_onnx
+from nishimori.errors import InputError, InputWarning
+from nishimori.torch import Calibrated, to_onnx
 
 ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -175,7 +176,7 @@ def test_what_cannot_be_written_is_refused_with_this_message(call, message, tmp_
 
 
 def test_a_network_folded_by_hand_is_refused(calibrated, tmp_path):
-    fold_temperature(calibrated.model, 1.7)
+    fold_unchecked(calibrated.model, 1.7)
     with pytest.raises(InputError, match="calibrated only once"):
         to_onnx(calibrated, X, tmp_path / "z.onnx")
 
@@ -207,3 +208,36 @@ except ModuleNotFoundError as error:
         "nishimori.torch.to_onnx needs onnxscript, which is not installed. Run `pip install 'nishimori[onnx]'`."
     )
     assert not Path("z.onnx").exists()
+
+
+class Drawing(Network):
+    """A network that draws noise in eval mode too."""
+
+    def forward(self, features):
+        return super().forward(features) + torch.randn(len(features), 3)
+
+
+def test_a_file_that_gives_other_numbers_is_not_kept(tmp_path):
+    with pytest.raises(InputError, match=r"must give the same numbers when it runs from an ONNX file, got numbers that differ"):
+        to_onnx(Calibrated(Drawing().eval(), 2.0), X, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Constant(nn.Module):
+    def forward(self, features):
+        return 0 * features[:, :3]
+
+
+def test_logits_of_zero_are_written(tmp_path):
+    to_onnx(Calibrated(Constant(), 2.0), X, tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").exists()
+
+
+def test_a_file_that_cannot_be_run_is_written_with_a_warning(tmp_path, monkeypatch):
+    def failing(self, *args, **kwargs):
+        raise NotImplementedError("Gelu in bfloat16")
+
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "__call__", failing)
+    with pytest.warns(InputWarning, match=r"onnxruntime does not run it here \(NotImplementedError: Gelu in bfloat16\)"):
+        to_onnx(Calibrated(Network().eval(), 2.0), X, tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").exists()

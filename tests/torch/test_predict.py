@@ -156,7 +156,7 @@ def test_a_single_number_is_refused(predict):
 
 
 @pytest.mark.parametrize("call", [Calibrated.__call__, Calibrated.predict_proba, Calibrated.predict], ids=lambda f: f.__name__)
-def test_a_network_that_returns_a_tuple_is_refused_with_two_remedies(call):
+def test_a_network_that_returns_a_tuple_is_refused_with_a_remedy(call):
     class Pair(Trained):
         def forward(self, x):
             return super().forward(x), x
@@ -168,9 +168,9 @@ def test_a_network_that_returns_a_tuple_is_refused_with_two_remedies(call):
     assert str(error.value) == (
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got tuple "
         "(tensor float32 (10, 3), tensor float32 (10, 4)). Say where the logits are: `Calibrated(model, T, output=0)`, "
-        "a key, or a function; or fold T into its weights with `calibrated.fold()` and call the model itself."
+        "a key, or a function."
     )
-    assert torch.allclose(calibrated.fold()(X)[0], expected, atol=1e-6)
+    assert torch.allclose(Calibrated(calibrated.model, 1.7, output=0)(X)[0], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1e-46, 1e39])

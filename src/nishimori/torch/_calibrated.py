@@ -17,9 +17,8 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
+from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold, folded_copy, living, lock, mark_folded
 from nishimori.torch._generate import CalibratedLogits
-from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._loss import calibrated_loss, has_loss
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
 from nishimori.torch._probe import KeptProbe
@@ -47,10 +46,7 @@ from nishimori.torch._run import (
 if TYPE_CHECKING:
     from nishimori import Calibrator, Sketch
 
-_NO_LOGITS = (
-    "Say where the logits are: `Calibrated(model, T, output=0)`, a key, or a function; or fold T into its weights with "
-    "`calibrated.fold()` and call the model itself."
-)
+_NO_LOGITS = "Say where the logits are: `Calibrated(model, T, output=0)`, a key, or a function."
 
 
 _GENERATE = (
@@ -269,30 +265,20 @@ class Calibrated(ExactBuffers):
         folded. The last layer is found as by `fold_temperature`, which also describes ``probe``; or pass the ``layer``, or its
         name such as "backbone.top". A layer without a bias gets one if the map needs it, with an `InputWarning`.
 
-        What `calibrate` returns has kept a few inputs, on which the folded logits are compared with the calibrated ones;
-        otherwise pass a ``probe`` where you can, or False for no check. Without one it is not checked that the layer computes
-        the logits, nor that nothing nonlinear (a tanh, a soft cap) follows it in ``forward``. A layer that you name and that
-        would not be found by itself then gives an `InputWarning`.
+        The folded logits are compared with the calibrated ones, for ``probe`` or, by default, for the few inputs that
+        `calibrate` has kept. What fails is not changed. ``probe=False`` compares nothing, with an `InputWarning`.
         """
         check_calibrated_once(self)
-        probe = self._probe_for(probe)
         map_ = self.map
-        change, head = Change.from_map(map_), final_layer(self.model, layer)
+        if temperature_of(map_) == 1:
+            return self.model
         check_alone(self.model, map_)
-        adds_bias = change.adds_bias(head.layer)
-        fold_into(self.model, head, change, probe, self.class_axis, self._pick)
+        probe, call = self._probe_for(probe), "calibrated.fold(probe=x)"
+        where: dict[str, Any] = {"class_axis": self.class_axis, "pick": self._pick}
+        head, has_new_bias = fold(self.model, Change.from_map(map_), probe, layer, call=call, again=True, **where)
         self._use(Temperature(1.0), _device(self))
         mark_folded(head, map_, by=self)
-        T = temperature_of(map_)
-        if probe is None and layer is not None and T != 1 and not is_found(self.model, head):
-            notice(
-                f"It was not checked that {head} computes the logits, because `probe` was not passed. If another layer "
-                "computes them, or a nonlinear function follows, the logits are now wrong. To check it, load the weights of "
-                f"the network again and call `Calibrated(model, {'map' if T is None else f'{T:.9g}'}).fold({head.name!r}, "
-                "probe=x)`, where x holds some inputs.",
-                InputWarning,
-            )
-        if adds_bias:
+        if has_new_bias:
             notice(
                 f"{head} had no bias and has one now, which contains that of the affine map. A file of these weights must be "
                 "loaded into a network whose last layer has a bias.",
@@ -308,12 +294,12 @@ class Calibrated(ExactBuffers):
         """
         return CalibratedLogits(self.map)
 
-    def save_pretrained(self, folder: Any, *args: Any, **kwargs: Any) -> Any:
+    def save_pretrained(self, folder: Any, *args: Any, probe: Any = None, **kwargs: Any) -> Any:
         """Write a copy of the network with the map folded into its last layer, by its own ``save_pretrained``.
 
-        The arguments are those of the network's method, such as that of Hugging Face's models. If the map cannot be folded,
-        nothing is written, and an error says what to do; nor if the copy does not give the calibrated logits for the inputs
-        that `calibrate` kept. The copy needs as much memory as the network.
+        The other arguments are those of the network's method, such as that of Hugging Face's models. If the map cannot be
+        folded, nothing is written, and an error says what to do; nor if the copy does not give the calibrated logits for
+        ``probe``, which is that of `fold`. The copy needs as much memory as the network.
         """
         check_calibrated_once(self)
         map_, model = self.map, self.model
@@ -325,15 +311,13 @@ class Calibrated(ExactBuffers):
                     got=f"one: its weights do not contain {map_.in_words}",
                     remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
                 )
-            model = folded_copy(model, map_, self._probe_for(None), self.class_axis, self._pick)
+            model = folded_copy(model, map_, self._probe_for(probe), self.class_axis, self._pick)
         return model.save_pretrained(folder, *args, **kwargs)  # type: ignore[operator]
 
     def _probe_for(self, probe: Any) -> Any:
-        """The user's probe; else what was kept of the calibration, where the network still takes it; None for no check."""
-        if probe is not None:
-            return None if probe is False else probe
-        if self._probe is None:
-            return None
+        """The user's probe; else what was kept of the calibration, where the network takes it; else None."""
+        if probe is not None or self._probe is None:
+            return probe
         try:
             with evaluating(self.model):
                 answer(self.model, move_to_device(self._probe, device_of(self.model)))

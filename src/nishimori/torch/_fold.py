@@ -2,25 +2,29 @@
 
 Logits are weights times features plus a bias, so dividing weights and bias by T divides the logits by T. An affine map
 u = S(z - mean z) + b multiplies both by the matrix S C, where C subtracts the mean over the classes, and then adds b to the
-bias. No other map is a function of the weights alone. Where there is a probe, the new logits are compared with the calibrated
-ones. After any error the weights are restored. All `Calibrated` of this process are known here, so that folding a network
-without its wrapper does not calibrate its logits twice.
+bias. No other map is a function of the weights alone. The logits of a probe, some inputs, are compared with the calibrated
+ones, and this decides which layer is the right one. After any error the weights are restored. All `Calibrated` of this process
+are known here, so that folding a network without its wrapper does not calibrate its logits twice.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
-from nishimori.errors import InputError
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning
 from nishimori.maps.affine import Affine
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._head import INSTEAD, Head, final_layer
+from nishimori.torch._head import INSTEAD, Head, UnknownHeadError, called_layers, check_foldable, final_layer
 from nishimori.torch._map_modules import module_for
 from nishimori.torch._run import (
     Pick,
@@ -40,7 +44,7 @@ from nishimori.torch._run import (
 # it changes far more.
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
-_NO_PROBE = "Leave `probe` out, and compare the logits before and after folding yourself."
+_NO_PROBE = "Pass `probe=False`, and compare the logits before and after folding yourself."
 
 
 living: WeakSet[nn.Module] = WeakSet()
@@ -84,8 +88,8 @@ class Change:
         """What divides the weights where there is no matrix."""
         return temperature_of(self.map) or 1.0
 
-    def check_layer(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
-        """Refuse another number of classes than that of the matrix, and convolutions whose outputs might not be the logits."""
+    def check_layer(self, layer: nn.Module, head: str) -> None:
+        """Refuse another number of classes than that of the matrix."""
         if self.matrix is None:
             return
         weight: Tensor = layer.weight  # type: ignore[assignment]
@@ -96,14 +100,6 @@ class Change:
                 f"have one output per class of the affine map, which has {K}",
                 got=f"{head} with {n_out}",
                 remedy="Pass the layer that computes the logits.",
-            )
-        if not isinstance(layer, nn.Linear) and not is_checked:
-            # What follows it, such as average pooling with padding, may change a bias.
-            raise InputError(
-                "probe",
-                "be passed to fold an affine map into a convolution",
-                got=f"none for {head}: only the logits of some inputs show that its outputs are the classes",
-                remedy="Call `calibrated.fold(probe=x)`.",
             )
 
     def adds_bias(self, layer: nn.Module) -> bool:
@@ -135,10 +131,10 @@ class Change:
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
     """Divide the weights and bias of the last layer by T in place, and return that layer.
 
-    The network then returns logits / T and keeps its class, its file format and its serving code. The last layer is found by
-    its name (``fc``, ``classifier``, ``head``, ``lm_head``, ``linear``, ...), at the end of a ``Sequential``, or as the only
-    submodule with weights, whatever its name; it may be a `Linear` or a convolution. If the last layer is not found, call
-    ``Calibrated(model, T).fold(name, probe=x)`` with its name.
+    The network then returns logits / T and keeps its class, its file format and its serving code. The last layer is a `Linear`
+    or a convolution. It is found by its name (``fc``, ``classifier``, ``head``, ``lm_head``, ``linear``, ...), at the end of a
+    ``Sequential``, or as the only submodule with weights; otherwise, of the layers that the network calls for the ``probe``, it
+    is the last one that gives the calibrated logits.
 
     Parameters
     ----------
@@ -147,11 +143,11 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
         whether its outputs are the logits of the network, nor whether other layers use its weights too.
     T : float
         The temperature, positive and finite. For a `Calibrated`, call its `fold` instead.
-    probe : optional
+    probe
         Inputs without labels, on which to check that the folded logits equal logits / T. A tensor is the only argument of the
-        network, a tuple holds its positional arguments, a mapping its keyword arguments. Without a probe it is not noticed if
-        ``forward`` applies a nonlinear function (a tanh, a soft cap) after the last layer, or uses another layer for the
-        logits: the folded network then returns wrong logits.
+        network, a tuple holds its positional arguments, a mapping its keyword arguments. False: no check, with an
+        `InputWarning`. If ``forward`` then applies a nonlinear function (a tanh, a soft cap) after the last layer, or uses
+        another layer for the logits, the folded network returns wrong logits.
 
     Returns
     -------
@@ -161,8 +157,8 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     Raises
     ------
     InputError
-        If the last layer is not found or cannot be folded, if a T is already folded in, if weights overflow, or if the logits
-        on ``probe`` are wrong. The weights are then unchanged.
+        If there is no probe, if the last layer is not found or cannot be folded, if a T is already folded in, if weights
+        overflow, or if the logits on ``probe`` are wrong. The weights are then unchanged.
 
     Examples
     --------
@@ -179,10 +175,8 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     check_module(model_or_layer, "model_or_layer")
     temperature = number(T, "T")
     _check_uncalibrated(model_or_layer)
-    head = final_layer(model_or_layer)
-    _check_unfolded(head, temperature)
     change = Change.from_map(Temperature(temperature))
-    fold_into(model_or_layer, head, change, probe)
+    head = fold(model_or_layer, change, probe, call="fold_temperature(model, T, probe=x)").head
     mark_folded(head, change.map)
     return head.layer
 
@@ -212,22 +206,90 @@ def _check_unfolded(head: Head, temperature: float) -> None:
         )
 
 
-def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, class_axis: int = -1, pick: Pick = None) -> None:
-    """Make ``change`` to ``head``, the last layer of ``model``, in place, and note it in the layer.
+class Folded(NamedTuple):
+    """The layer that holds a map now, and whether it had no bias before."""
 
+    head: Head
+    has_new_bias: bool
+
+
+def fold(
+    model: nn.Module,
+    change: Change,
+    probe: Any,
+    layer: nn.Module | str | None = None,
+    *,
+    call: str,
+    again: bool = False,
+    class_axis: int = -1,
+    pick: Pick = None,
+) -> Folded:
+    """Make ``change`` to the last layer of ``model`` in place, and note it there.
+
+    ``call`` is what the user writes to pass a ``probe``, and ``again`` if the layer may hold a temperature already.
     ``class_axis`` is the dimension of the classes in the logits of the network, and ``pick`` says where these are.
     """
-    change.check_layer(head.layer, str(head), is_checked=probe is not None)
-    expected = None if probe is None else change.logits(_logits(model, probe, class_axis, pick))
+
+    def check(head: Head) -> Head:
+        if not again:
+            _check_unfolded(head, change.temperature)
+        check_foldable(model, head, is_checked=probe is not False)
+        change.check_layer(head.layer, str(head))
+        return head
+
+    heads, refusals = [], list[InputError]()
+    try:
+        heads.append(check(final_layer(model, layer)))
+    except UnknownHeadError as error:
+        if layer is not None or probe is None or probe is False:
+            raise
+        unknown = error
+    if probe is None:
+        raise InputError(
+            "probe",
+            "be passed, some inputs x of the network",
+            got=f"none: only its logits show that {heads[0]} computes them, and what follows it",
+            remedy=f"Call `{call}`; or pass `probe=False`, and compare the logits before and after folding yourself.",
+        )
+    if probe is False:
+        folded = _change_layer(heads[0], change)
+        if change.temperature != 1 or change.matrix is not None:
+            _warn_of_no_check(heads[0], change.map)
+        return folded
+    run = partial(_logits, model, probe, class_axis, pick)
+    expected = change.logits(run())
+    for head in chain(heads, called_layers(model, run) if layer is None else ()):
+        try:
+            return _change_layer(check(head), change, run, expected)
+        except InputError as refusal:
+            refusals.append(refusal)
+    raise (refusals or [unknown])[0]
+
+
+def _warn_of_no_check(head: Head, map_: Map) -> None:
+    T, layer = temperature_of(map_), repr(head.name) if head.name else "layer"
+    notice(
+        f"It was not checked that {head} computes the logits, because of `probe=False`. If another layer computes them, or "
+        "a nonlinear function follows, the logits are now wrong. To check it, load the weights of the network again and call "
+        f"`Calibrated(model, {'map' if T is None else f'{T:.9g}'}).fold({layer}, probe=x)`, where x holds some inputs.",
+        InputWarning,
+    )
+
+
+def _change_layer(
+    head: Head, change: Change, run: Callable[[], Tensor] | None = None, expected: Tensor | None = None
+) -> Folded:
+    """Make ``change`` to a layer; ``expected`` are the logits that ``run`` should then return."""
     layer: Any = head.layer
+    has_new_bias = change.adds_bias(layer)
     weight, bias = layer.weight, layer.bias
     kept = weight.detach().clone(), None if bias is None else bias.detach().clone()
     try:
         with torch.no_grad():
             _replace(layer, *change.weights(weight, bias))
         _check_finite(layer, kept, change, head)
-        if expected is not None:
-            _check_logits(_logits(model, probe, class_axis, pick), expected, head)
+        if run is not None and expected is not None:
+            _check_logits(run(), expected, head)
     except BaseException:
         with torch.no_grad():
             _replace(layer, *kept)
@@ -236,22 +298,23 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
     else:
         layer.folded_map = Affine.kind
+    return Folded(head, has_new_bias)
 
 
 def folded_copy(model: nn.Module, map_: Map, probe: Any = None, class_axis: int = -1, pick: Pick = None) -> nn.Module:
     """A copy of ``model`` with ``map_`` folded into its last layer, to be written to a file."""
     change = Change.from_map(map_)
     copied = copy.deepcopy(model)
-    head = final_layer(copied)
     check_alone(copied, map_)
-    if change.adds_bias(head.layer):  # whoever loads the file could ignore it without an error
+    call = "calibrated.save_pretrained(folder, probe=x)"
+    head, has_new_bias = fold(copied, change, probe, call=call, again=True, class_axis=class_axis, pick=pick)
+    if has_new_bias:  # whoever loads the file could ignore it without an error
         raise InputError(
             "The last layer",
             "have a bias, or the file would contain a tensor that the class of the network does not know",
             got=f"{head} without one",
             remedy="Call `calibrated.fold(probe=x)` first, which adds one; or save `calibrated.state_dict()`.",
         )
-    fold_into(copied, head, change, probe, class_axis, pick)
     return copied
 
 
@@ -285,24 +348,30 @@ def _logits(model: nn.Module, probe: Any, class_axis: int, pick: Pick) -> Tensor
 
 def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:
     """Refuse logits that are not those expected; -inf masks a class."""
-    live = expected != -torch.inf
-    off = float((after[live].double() - expected[live]).abs().max() / expected[live].abs().max())
-    allowed = _tolerance(after, head.layer.weight)
+    off = deviation(after, expected)
+    weight: Any = head.layer.weight
+    allowed = tolerance(after, weight)
     if not off <= allowed:  # also NaN
         what = f"differ from the calibrated logits by {off:.2g} of the largest ({allowed:g} is allowed)"
-        raise InputError(
+        raise UnknownHeadError(
             "The logits of the network",
             f"be the output of {head}, but after folding the logits on `probe` {what}",
             remedy="The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
-            f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
+            f"function follows, {INSTEAD}. Rounding in {weight.dtype} can also cause this: fold in a "
             "wider dtype.",
         )
 
 
-def _tolerance(logits: Tensor, weight: Any) -> float:
-    """The largest tolerance of all dtypes that the computation uses."""
-    dtypes = {logits.dtype, weight.dtype}
-    kind = logits.device.type
+def deviation(after: Tensor, expected: Tensor) -> float:
+    """The largest difference of logits from those expected, relative to the largest of them; NaN without usable ones."""
+    live = expected != -torch.inf
+    return float((after[live].double() - expected[live]).abs().max() / expected[live].abs().max())
+
+
+def tolerance(*tensors: Tensor) -> float:
+    """The largest tolerance of all dtypes that a computation of the first of these tensors uses."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    kind = tensors[0].device.type
     if torch.is_autocast_enabled(kind):
         dtypes.add(torch.get_autocast_dtype(kind))
     if kind == "cuda":

@@ -1,11 +1,12 @@
 """The last linear layer of a network, whose output is the logits.
 
 The search follows the usual names of last layers through containers and wrappers. Where several layers are candidates, or
-where changing the weights would not calibrate the logits, an error says what to pass or do instead.
+where changing the weights would not calibrate the logits, an error says what to pass or do instead. Inputs of the network
+show more than names do: which layers it calls, in which order, and with how many outputs.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -35,8 +36,8 @@ _MOST_CANDIDATES = 5  # in a message
 INSTEAD = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves"
 
 _NAME_ONE = (
-    "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
-    f"`Calibrated(model, T).fold(name, probe=x)`; or {INSTEAD}."
+    "Pass a probe, some inputs x, which show the layer that computes the logits: `Calibrated(model, T).fold(probe=x)`; or "
+    f"its name, `fold(name, probe=x)`; or {INSTEAD}."
 )
 
 
@@ -50,21 +51,51 @@ class Head(NamedTuple):
         return f"`{self.name}`" if self.name else "the layer"
 
 
+class UnknownHeadError(InputError):
+    """Names do not show which layer computes the logits, or they show another one."""
+
+
 def final_layer(model: nn.Module, layer: nn.Module | str | None = None) -> Head:
-    """The last linear layer of ``model``, or of its part ``layer``, after checking that it can be folded."""
-    head = _last(Head("", model) if layer is None else _part(model, layer))
-    _check_plain(head)
+    """The last linear layer of ``model``, or of its part ``layer``, by its name and place."""
+    return _last(Head("", model) if layer is None else _part(model, layer))
+
+
+def called_layers(model: nn.Module, run: Callable[[], Tensor]) -> Iterator[Head]:
+    """The linear layers with one output per class, or per score, that ``run`` calls in ``model``, the last one first.
+
+    ``run`` returns the logits, with the classes last.
+    """
+    called: dict[nn.Module, str] = {}
+
+    def note(module: nn.Module, name: str) -> None:
+        called.pop(module, None)  # the last call counts
+        called[module] = name
+
+    hooks = [
+        module.register_forward_hook(lambda module, *_, name=name: note(module, name))
+        for name, module in model.named_modules()
+        if isinstance(module, _LINEAR)
+    ]
+    try:
+        n_outputs = run().shape[-1:]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for layer, name in reversed(called.items()):
+        weight: Any = layer.weight
+        if weight.shape[:1] in (n_outputs, (1,)):
+            yield Head(name, layer)
+
+
+def check_foldable(model: nn.Module, head: Head, *, is_checked: bool) -> None:
+    """Refuse a layer whose weights cannot be changed so that the logits of ``model`` are calibrated.
+
+    ``is_checked`` if the folded logits are compared with the calibrated ones, so that a subclass of a linear layer may have a
+    ``forward`` of its own.
+    """
+    _check_plain(head, is_checked=is_checked)
     _check_unshared(model, head)
     _check_uncapped(model, head)
-    return head
-
-
-def is_found(model: nn.Module, head: Head) -> bool:
-    """Whether the search finds the layer of ``head`` by itself."""
-    try:
-        return final_layer(model).layer is head.layer
-    except InputError:
-        return False
 
 
 def _part(model: nn.Module, layer: nn.Module | str) -> Head:
@@ -99,7 +130,7 @@ def _last(at: Head) -> Head:
     if len(named) == 1 and not any(True for _ in module.parameters(recurse=False)):
         heads = list(named)  # a wrapper: DataParallel, a compiled module, a LightningModule
     if not heads:
-        raise InputError(
+        raise UnknownHeadError(
             "The last layer of the network",
             f"be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}",
             got=f"a {type(module).__name__} with the submodules {list(named)}",
@@ -108,7 +139,7 @@ def _last(at: Head) -> Head:
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
         paths = " and ".join(repr(_join(at.name, name)) for name in rivals)
-        raise InputError("The network", "have one candidate for its last layer", got=paths, remedy=_NAME_ONE)
+        raise UnknownHeadError("The network", "have one candidate for its last layer", got=paths, remedy=_NAME_ONE)
     return _last(Head(_join(at.name, heads[0]), named[heads[0]]))
 
 
@@ -124,11 +155,13 @@ def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
 
 def _is_adapter(module: nn.Module) -> bool:
     """Whether this is an adapter around a layer, such as those of peft."""
-    names = [name for name, _ in (*module.named_children(), *module.named_parameters(recurse=False))]
-    return any(name == "base_layer" or name.startswith("lora_") for name in names)
+    base = getattr(module, "base_layer", None)
+    wraps_a_layer = isinstance(base, nn.Module) and not any(True for _ in base.children())  # others name a stem so
+    names = (name for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)))
+    return wraps_a_layer or any(name.startswith("lora_") for name in names)
 
 
-def _check_plain(head: Head) -> None:
+def _check_plain(head: Head, *, is_checked: bool) -> None:
     """Refuse layers whose output is not their weights times their input plus their bias."""
     layer = head.layer
     own = {name for name, _ in layer.named_parameters()} | {name for name, _ in layer.named_buffers()}
@@ -144,8 +177,8 @@ def _check_plain(head: Head) -> None:
     if isinstance(layer.weight, UninitializedParameter) or layer.weight.is_meta:
         raise _refusal(head, "its weights are not there yet", "Load the weights, or call the model once, before folding")
     kinds = [kind for kind in _LINEAR if isinstance(layer, kind)]
-    if type(layer).forward is not kinds[0].forward:
-        remedy = "If its output is still its weights times its input plus its bias, change them yourself"
+    if not is_checked and type(layer).forward is not kinds[0].forward:
+        remedy = "Pass a probe, some inputs x, so that the result is checked: `fold(probe=x)`"
         raise _refusal(head, "its `forward` is not that of a linear layer", remedy)
 
 

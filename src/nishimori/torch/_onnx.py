@@ -15,10 +15,20 @@ from torch import Tensor, nn
 from nishimori._support.disk import new_file
 from nishimori._support.numbers import one_of
 from nishimori._support.optional import require
-from nishimori.errors import InputError
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning
 from nishimori.torch._calibrated import Calibrated, signature_of_model
-from nishimori.torch._fold import check_calibrated_once
-from nishimori.torch._run import check_classes, device_of, evaluating, logits_of, move_to_device, probabilities, refuse_number
+from nishimori.torch._fold import check_calibrated_once, deviation, tolerance
+from nishimori.torch._run import (
+    check_classes,
+    device_of,
+    evaluating,
+    logits_of,
+    move_to_device,
+    probabilities,
+    refuse_number,
+    short,
+)
 
 Output = Literal["logits", "probabilities"]
 
@@ -39,8 +49,8 @@ def to_onnx(
 ) -> None:
     """Write a calibrated network to an ONNX file with one output, called "logits" or "probabilities".
 
-    The network runs once on ``args`` and is exported, in eval mode; afterwards every module has its previous mode. Needs
-    ``pip install 'nishimori[onnx]'``.
+    The network runs once on ``args`` and is exported, in eval mode; afterwards every module has its previous mode. The file is
+    run on ``args`` too, and is not kept if it gives other numbers. Needs ``pip install 'nishimori[onnx]'``.
 
     Parameters
     ----------
@@ -78,8 +88,8 @@ def to_onnx(
         for message in _INTERNAL:
             warnings.filterwarnings("ignore", message)
         served = _Served(calibrated, output)
-        served(*positional, **named)  # whose errors say what to do; PyTorch's would begin with its own stages
-        torch.onnx.export(
+        expected = served(*positional, **named)  # whose errors say what to do; PyTorch's would begin with its own stages
+        program: Any = torch.onnx.export(
             served,
             positional,
             temporary,
@@ -89,6 +99,30 @@ def to_onnx(
             dynamo=True,
             external_data=False,
             verbose=False,
+        )
+        _check_written(program, positional, named, expected)
+
+
+def _check_written(program: Any, positional: tuple[Any, ...], named: Mapping[str, Any], expected: Tensor) -> None:
+    """Refuse a file that does not give what the network gives for the same inputs."""
+    try:
+        (written,) = program(*positional, **named)
+    except Exception as error:  # of onnxruntime, which does not run every operation in every dtype
+        notice(
+            f"It was not checked that the file gives the numbers of the network, because onnxruntime does not run it here "
+            f"({short(error)}).",
+            InputWarning,
+        )
+        return
+    after, before = torch.as_tensor(written).cpu(), expected.cpu()
+    off, allowed = deviation(after, before), tolerance(expected)
+    if not (off <= allowed or torch.equal(after, before)):  # also NaN
+        raise InputError(
+            "The network",
+            "give the same numbers when it runs from an ONNX file",
+            got=f"numbers that differ by {off:.2g} of the largest ({allowed:g} is allowed)",
+            remedy="Nothing was written. The usual cause is that `forward` depends on values or shapes of its inputs, or draws "
+            "random numbers.",
         )
 
 
