@@ -315,3 +315,15 @@ def test_padding_takes_no_memory():
     loader = Watched(n_counted=5)
     calibrate(nn.Identity(), loader, method="ts")
     assert max(loader.most, loader.last) <= 3 * loader.nbytes  # twelve twelfths of a batch, the last batch and a copy
+
+
+@pytest.mark.parametrize(
+    ("method", "clusters", "is_kept"),
+    [("ec", None, False), ("adaptive", None, False), ("ec", "document", True), ("bias", None, True)],
+)
+def test_by_default_logits_are_kept_only_where_sums_are_not_enough(method, clusters, is_kept, monkeypatch):
+    monkeypatch.setattr("nishimori.torch._loader._KEPT_BEFORE_A_SKETCH", SOME)
+    calibrated = calibrate(Network(), BATCHES if clusters else PLAIN, method=method, clusters=clusters)
+    assert (calibrated.sketch is None) == is_kept
+    if method == "ec":
+        assert calibrated.calibrator.temperature_ == pytest.approx(reference.ec_temperature(ROWS, TRUTH), rel=1e-6)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from mmap import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,6 +312,8 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
 
 _PLAIN = ReadOptions()
 
+_LEAST_OWN_PAGES = 2**19  # bytes; systems allow some 65,000 such pieces per process
+
 
 @dataclass(frozen=True, eq=False)
 class BatchRows:
@@ -335,10 +338,18 @@ class BatchRows:
         array, index = self.scores.array.detach(), self.counted
         if len(index) < len(array):
             array = array[torch.from_numpy(index).to(array.device)]
-        scores = replace(self.scores, array=array.to("cpu", copy=True), leading=())
+        scores = replace(self.scores, array=_copy_to_cpu(array), leading=())
         rows = ArrayRows(scores, self.rows.labels[index], self.rows.weights[index])
         names = {what: values[index] for what, values in self.names.items()}
         return BatchRows(self.number, scores, self.labels[index], rows, names)
+
+
+def _copy_to_cpu(array: Tensor) -> Tensor:
+    """A copy whose memory returns to the system when it is freed: in the heap, pieces that are in use would hold it back."""
+    if array.nbytes < _LEAST_OWN_PAGES:
+        return array.to("cpu", copy=True)
+    pages = torch.frombuffer(mmap(-1, array.nbytes), dtype=array.dtype).reshape(array.shape)
+    return pages.copy_(array)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from nishimori._support.numbers import between
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
+from nishimori.torch._loader import AS_LOGITS, INSTEAD, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
 from nishimori.torch._ranks import Exchange, joint
 from nishimori.torch._run import Pick
 
@@ -39,7 +39,7 @@ def calibrate(
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
     class_axis: int = -1,
-    keep_up_to: float = KEEP_UP_TO,
+    keep_up_to: float | None = None,
     reread: bool = False,
     keep_probe: bool = True,
     device: torch.device | str | None = None,
@@ -62,9 +62,10 @@ def calibrate(
         expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none":
         T = 1. Or another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give
         it parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
-    keep_up_to : float
+    keep_up_to : float, optional
         How many bytes of logits are kept, on the CPU. Beyond that, all rows are added to a `Sketch` and forgotten: T is that of
-        all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
+        all rows up to 1e-6 of its value. By default 100 MB; and 1 GB with clusters or for methods that need rows, such as
+        "vector", which are refused beyond. ``inf`` keeps all.
     reread : bool
         Whether the network runs on all batches again for each pass, and once more if there are groups or clusters, instead
         of using a sketch. All passes must give the same data: a loader that augments, or dropout, is an error.
@@ -98,7 +99,8 @@ def calibrate(
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
         chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
-        between("keep_up_to", keep_up_to, 0, inf)
+        if keep_up_to is not None:
+            between("keep_up_to", keep_up_to, 0, inf)
         fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
         needs_groups = getattr(fitted, "by", None) == "groups"
         return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis, pick, sample_weight)

@@ -54,8 +54,10 @@ from nishimori.torch._run import Pick, check_module, device_of, evaluating, swit
 if TYPE_CHECKING:
     from nishimori import Calibrator
 
-KEEP_UP_TO = 10**9
-"""Bytes of logits that are kept by default: less than a laptop has free, and 250,000 samples of 1,000 classes in float32."""
+# Bytes of logits that are kept by default. Where a method needs them, less than a laptop has free: 250,000 samples of 1,000
+# classes in float32. Otherwise a sketch gives the same T from a few MB: up to this size, keeping takes little memory too, and
+# the result then does not depend on the grid of a sketch.
+_KEPT_FOR_ROWS, _KEPT_BEFORE_A_SKETCH = 10**9, 10**8
 
 # The sums of very many classes change so fast with T that a sketch needs a finer grid. With a smaller range, it has no more
 # temperatures than the usual grid. T outside 0.25 to 4 is refused, and the error says what to do.
@@ -121,7 +123,7 @@ class LoaderRows(StreamRows):
         meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
         super().__init__(lambda: self.loader, meaning, progress=progress)
         self.n_batches = _length(self.loader)
-        self._model, self._rule = model, rule
+        self._model, self.rule = model, rule
         if device is not None:
             model.to(device)
         self._device = device_of(model) if device is None else torch.device(device)
@@ -138,8 +140,8 @@ class LoaderRows(StreamRows):
                 is_first = self._named is None
                 states = _random_states(self._device) if is_first else []
                 returned = self._returned(batch, number, is_first=is_first)
-                self._rule.refuse_padding(batch, returned.labels, number)
-                rows = batch_rows(returned, number, shape, self._rule.labelling)
+                self.rule.refuse_padding(batch, returned.labels, number)
+                rows = batch_rows(returned, number, shape, self.rule.labelling)
                 shape = shape or tuple(returned.logits.shape)
                 if rows is None:
                     continue
@@ -163,14 +165,14 @@ class LoaderRows(StreamRows):
                 "can be read only once.",
             )
         if not n_counted:
-            self._rule.labelling.refuse_no_rows(np.zeros(1), "labels")
+            self.rule.labelling.refuse_no_rows(np.zeros(1), "labels")
 
     def _returned(self, batch: Any, number: int, *, is_first: bool) -> Returned:
         """What the network returns for a batch; of the first one a few inputs are kept, if they are wanted."""
         if not (is_first and self._keeps_probe and self.probe is None):
-            return self._rule.apply(self._model, batch, number, self._device)
+            return self.rule.apply(self._model, batch, number, self._device)
         with keeping_first_call(self._model) as call:
-            returned = self._rule.apply(self._model, batch, number, self._device)
+            returned = self.rule.apply(self._model, batch, number, self._device)
         self.probe = call.probe
         return returned
 
@@ -180,17 +182,17 @@ class LoaderRows(StreamRows):
 
     def _check_first(self, batch: Any, number: int, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
-        self._rule.check_shift(batch, labels)
+        self.rule.check_shift(batch, labels)
         _warn_of_own_predictions(rows, labels)
         if not self._warns_of_dropout:
             return
-        if self._rule.forward is not None:
+        if self.rule.forward is not None:
             _warn_of_random_forward(self._model, has_drawn=has_drawn)
         elif has_drawn:
             switched = _in_training(self._model)
             switch_to_eval(self._model)
-            returned = self._rule.apply(self._model, batch, number, self._device)
-            second = batch_rows(returned, number, None, self._rule.labelling)
+            returned = self.rule.apply(self._model, batch, number, self._device)
+            second = batch_rows(returned, number, None, self.rule.labelling)
             if second is not None:
                 _warn_of_random_logits(switched, number, rows.rows, second.rows)
 
@@ -412,8 +414,12 @@ class FitData(NamedTuple):
     clusters: Any = None
 
 
-def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, reread: bool, progress: bool | None) -> FitData:
+def read_to_fit(
+    data: LoaderRows, chosen: "Calibrator", keep_up_to: float | None, *, reread: bool, progress: bool | None
+) -> FitData:
     """Keep up to ``keep_up_to`` bytes of logits; beyond, sum them in a sketch, or read the loader again in each pass."""
+    if keep_up_to is None:  # clusters in a sketch must follow each other, which a loader that shuffles does not give
+        keep_up_to = _KEPT_BEFORE_A_SKETCH if _takes_sums(chosen) and data.rule.clusters is None else _KEPT_FOR_ROWS
     with show_progress(progress) as report, closing(data.read()) as numbered:
         parts, beyond = keep_rows(numbered, data.n_batches, report, keep_up_to)
         if beyond is None:
@@ -448,9 +454,14 @@ def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     return FitData(rows, None, kept.clusters)
 
 
+def _takes_sums(chosen: "Calibrator") -> bool:
+    """Whether a method is fitted to sums, so that it needs no rows."""
+    return chosen.traits is not None and chosen.traits.from_sketch
+
+
 def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float) -> None:
     """Refuse a method for which sums are not enough."""
-    if chosen.traits is None or not chosen.traits.from_sketch:
+    if not _takes_sums(chosen):
         raise InputError(
             "method",
             f"be fitted to sums, as 'adaptive', 'ec' and 'ts' are, where logits take more than {keep_up_to:,.0f} bytes",
