@@ -70,7 +70,7 @@ class HeldScores(Sliced):
 
 
 @dataclass(frozen=True)
-class _Question:
+class _SampleLine:
     """One line: the object, the texts and log-likelihoods of its choices."""
 
     line: int
@@ -135,7 +135,7 @@ def read_samples(path: Path, *, metric: Metric = "acc", filter: str | None = Non
     return SampleFile(Samples(logits, np.array(truth)), np.array([question.line for question in questions]))
 
 
-def _questions(path: Path, filter_name: str | None) -> Iterator[_Question]:
+def _questions(path: Path, filter_name: str | None) -> Iterator[_SampleLine]:
     with closing(LineFile(path)) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -153,7 +153,7 @@ def _questions(path: Path, filter_name: str | None) -> Iterator[_Question]:
                 yield _question(where, number, content)
 
 
-def _question(where: str, number: int, content: Mapping[str, Any]) -> _Question:
+def _question(where: str, number: int, content: Mapping[str, Any]) -> _SampleLine:
     """The choices in one line."""
     responses, pairs = content["filtered_resps"], _arguments(content["arguments"])
     scores = [_score(where, response) for response in responses] if isinstance(responses, list) else []
@@ -165,7 +165,7 @@ def _question(where: str, number: int, content: Mapping[str, Any]) -> _Question:
     if "acc_mutual_info" in content:  # the choices stand there again, without the question
         pairs, scores = pairs[: len(pairs) // 2], scores[: len(scores) // 2]
     contexts, choices = [context for context, _ in pairs], [choice for _, choice in pairs]
-    return _Question(number, content, choices, np.array(scores), len(set(contexts)) > 1)
+    return _SampleLine(number, content, choices, np.array(scores), len(set(contexts)) > 1)
 
 
 def _arguments(arguments: Any) -> list[tuple[str, str]]:
@@ -195,14 +195,14 @@ def _score(where: str, response: Any) -> float:
 class _NotReadError(Exception):
     """A reading of the targets does not fit one line."""
 
-    def __init__(self, question: _Question, reason: str) -> None:
+    def __init__(self, question: _SampleLine, reason: str) -> None:
         super().__init__(reason)
         self.question = question
 
 
-def _truth(path: Path, questions: list[_Question], metric: Metric, label_of: LabelOf | None) -> list[int]:
+def _truth(path: Path, questions: list[_SampleLine], metric: Metric, label_of: LabelOf | None) -> list[int]:
     """The right choice of each question, by the one reading of the targets that fits all lines."""
-    readings: dict[str, Callable[[_Question], int]] = {"number": _by_number, "text": _by_text}
+    readings: dict[str, Callable[[_SampleLine], int]] = {"number": _by_number, "text": _by_text}
     if label_of is not None:
         readings = {"labels": lambda question: _by_caller(question, label_of)}
     fits: list[list[int]] = []
@@ -224,13 +224,13 @@ def _truth(path: Path, questions: list[_Question], metric: Metric, label_of: Lab
     return fits[0]
 
 
-def _refusal(path: Path, question: _Question, reason: str) -> InputError:
+def _refusal(path: Path, question: _SampleLine, reason: str) -> InputError:
     remedy = "Pass a function from the object of a line to the number of its right choice, from 0: "
     example = f'{_CALL}({str(path)!r}, labels=lambda sample: sample["doc"]["answer"]).'
     return InputError(f"{path}, line {question.line}: {reason} {remedy}{example}")
 
 
-def _target(question: _Question) -> str:
+def _target(question: _SampleLine) -> str:
     """The target as text; of a list with one entry, the entry."""
     if question.differ_in_context:
         raise _NotReadError(question, "its choices differ in the context, so that the target does not say which is right")
@@ -247,7 +247,7 @@ def _target(question: _Question) -> str:
     return str(target)
 
 
-def _by_number(question: _Question) -> int:
+def _by_number(question: _SampleLine) -> int:
     target, n_choices = _target(question), len(question.choices)
     index = _BOOLS.get(target, int(target) if target.isascii() and target.isdigit() else n_choices)
     if index >= n_choices:
@@ -255,7 +255,7 @@ def _by_number(question: _Question) -> int:
     return index
 
 
-def _by_text(question: _Question) -> int:
+def _by_text(question: _SampleLine) -> int:
     target = _target(question)
     places = [place for place, choice in enumerate(question.choices) if choice.strip() == target.strip()]
     if len(places) != 1:
@@ -263,19 +263,19 @@ def _by_text(question: _Question) -> int:
     return places[0]
 
 
-def _no_choice(question: _Question, target: str) -> str:
+def _no_choice(question: _SampleLine, target: str) -> str:
     choices = join_names([choice.strip() for choice in question.choices])
     return f"the target {target!r:.60} is neither the number nor the text of one of its choices, {choices}"
 
 
-def _by_caller(question: _Question, label_of: LabelOf) -> int:
+def _by_caller(question: _SampleLine, label_of: LabelOf) -> int:
     label, n_choices = label_of(question.content), len(question.choices)
     if not is_whole(label) or not 0 <= label < n_choices:
         raise _NotReadError(question, f"`labels` returns {label!r:.60}, and the choices are 0 to {n_choices - 1}")
     return int(label)
 
 
-def _confirmed(question: _Question, label: int, metric: Metric, *, by_caller: bool) -> int:
+def _confirmed(question: _SampleLine, label: int, metric: Metric, *, by_caller: bool) -> int:
     """The label, if the harness has counted the question as right or wrong by it."""
     for name in dict.fromkeys(("acc", metric)):
         recorded = question.content.get(name)
