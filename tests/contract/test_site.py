@@ -10,6 +10,7 @@ import pytest
 import nishimori
 from nishimori import calibrators, errors, multilabel, results
 from nishimori._evaluation.metrics import table
+from nishimori.integrations import lm_eval
 
 yaml = pytest.importorskip("yaml")
 
@@ -47,6 +48,7 @@ def public():
     names |= {f"calibrators.{name}" for name in set(calibrators.__all__) - names}
     names |= {f"multilabel.{name}" for name in multilabel.__all__}
     names |= {f"{module}.{name}" for module in MODULES for name in listed(module)}
+    names |= {f"integrations.lm_eval.{name}" for name in lm_eval.__all__}
     names |= {f"metrics.{name}" for name in table.built_in()}
     names |= {f"results.{name}" for name in results.__all__}
     return (names | {f"errors.{name}" for name in raised}) - ALIASES

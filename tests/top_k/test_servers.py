@@ -1,5 +1,7 @@
 """Answers of servers, built to the schemas that these document: lists as from arrays, and labels that cannot be meant."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,42 @@ def test_objects_of_a_client_are_read_as_their_dictionaries():
     assert found.shape == (50, K)
 
 
+@dataclass
+class Logprob:
+    """As vLLM's, which `LLM.generate` returns in place of dictionaries."""
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+def test_objects_of_vllm_are_read_as_its_dictionaries():
+    answer = [{int(token): Logprob(**values) for token, values in entry.items()} for entry in vllm(range(N))[1:]]
+    for first in (None, {}):  # vLLM's flat lists have an empty entry for the first token
+        top, labels = TopK.from_vllm([first, *answer], labels=[3, *LABELS], vocabulary_size=V, logprobs="raw")
+        expected = nishimori.temperatures(arrays(), LABELS)
+        assert nishimori.temperatures(top, labels).ec_bounds == pytest.approx(expected.ec_bounds)
+
+
+def test_a_sampled_token_in_place_of_the_last_listed_one_is_left_out():
+    """The server of vLLM lists the sampled token first and then the most probable ones, k in all."""
+    drawn = (LOGITS + np.random.default_rng(1).gumbel(size=LOGITS.shape)).argmax(axis=1)
+    answer, doubtful = openai(range(N)), RANKS[np.arange(N), drawn] >= K
+    assert 10 < doubtful.sum() < N / 2
+    known = np.full(N, np.nan)  # of labels, where they are listed at all
+    for row, entry in enumerate(answer):
+        order = list(dict.fromkeys([drawn[row], *TOP[row]]))[:K]
+        known[row] = LOGS[row, LABELS[row]] if LABELS[row] in order else np.nan
+        entry["token"] = WORDS[drawn[row]]
+        entry["top_logprobs"] = [{"token": WORDS[token], "logprob": float(LOGS[row, token])} for token in order]
+    options = {"tokenizer": TOKENIZER, "vocabulary_size": V, "logprobs": "raw"}
+    top, labels = TopK.from_openai(answer, labels=LABELS, **options)
+    fewer = TOP[:, :-1]  # of all rows, because those whose sampled token has rank k look the same as those of larger ranks
+    expected = TopK(fewer, np.take_along_axis(LOGS, fewer, axis=1), V, label_log_probabilities=known)
+    expected = nishimori.temperatures(expected, LABELS)
+    assert nishimori.temperatures(top, labels).ec_bounds == pytest.approx(expected.ec_bounds)
+
+
 SAMPLED = {"labels": TOP[:, 0], "tokenizer": TOKENIZER, "vocabulary_size": V, "logprobs": "raw"}
 REFUSED = {
     "sampled tokens": (lambda: TopK.from_openai(openai(range(N)), **SAMPLED), "be the true tokens, got the sampled ones"),
@@ -130,6 +168,24 @@ REFUSED = {
         lambda: TopK.from_openai([{"token": "w1", "logprob": -1.0}], **SAMPLED | {"labels": [1]}),
         "`content` must have `top_logprobs`, got none at position 0 of answer 0",
     ),
+    "one doubtful token": (
+        lambda: TopK.from_openai(
+            [{"token": "w1", "top_logprobs": [{"token": "w1", "logprob": -1.0}]}], **SAMPLED | {"labels": [1]}
+        ),
+        "list more than one token, got only the sampled one, .* at position 0 of answer 0. Ask for `top_logprobs=20`",
+    ),
+    "equal texts": (
+        lambda: TopK.from_openai(openai(range(9)), **SAMPLED | {"tokenizer": lambda _: 1, "labels": LABELS[:9]}),
+        "list each token once.*at position 0 of answer 0. Some tokens are parts of a character",
+    ),
+    "a whole answer": (
+        lambda: TopK.from_openai({"choices": []}, **SAMPLED | {"labels": [1]}),
+        r"It is `choices\[0\].logprobs.content` in the answer of chat completions; older completions are not read",
+    ),
+    "processed for openai": (
+        lambda: TopK.from_openai(openai(range(9)), **SAMPLED | {"labels": LABELS[:9], "logprobs": "processed"}),
+        "'processed', after the temperature",
+    ),
     "not an answer": (lambda: TopK.from_openai([3.0], **SAMPLED | {"labels": [1]}), "hold dictionaries, as the server returns"),
     "no number": (
         lambda: TopK.from_vllm([{"1": {"rank": 1}}], labels=[1], vocabulary_size=V, logprobs="raw"),
@@ -143,3 +199,12 @@ def test_what_cannot_be_meant_is_refused(case):
     make, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_labels_and_what_the_logarithms_are_must_be_passed():
+    options = {"labels": LABELS[:9], "vocabulary_size": V, "logprobs": "raw"}
+    for missing in ("labels", "logprobs"):
+        rest = {name: value for name, value in options.items() if name != missing}
+        for read in (TopK.from_vllm, lambda answer, **others: TopK.from_openai(answer, tokenizer=TOKENIZER, **others)):
+            with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
+                read([], **rest)

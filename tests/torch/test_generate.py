@@ -1,5 +1,7 @@
 """`generate` with the processor samples from the calibrated probabilities, all of them, and without it it does not."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -65,6 +67,29 @@ def test_tokens_are_drawn_from_the_calibrated_probabilities(model, kind):
     assert p_value(sampled(model, top_k=0), p) < 1e-6
     with_top_50 = sampled(model, logits_processor=[calibrated.logits_processor()])
     assert (with_top_50 > 0).sum() <= 50 < (counts > 0).sum()
+
+
+def test_generate_keeps_50_tokens_and_the_models_own_filters_unless_they_are_switched_off(model):
+    """What the page about servers says of `generate`."""
+    ids = torch.tensor([[3, 7, 5]])
+    with torch.no_grad():
+        logits = model(ids).logits[0, -1]
+    own = copy.deepcopy(model.generation_config)
+    own.top_p, own.do_sample = 0.5, True
+    returned = {"output_scores": True, "output_logits": True, "return_dict_in_generate": True, "max_new_tokens": 1}
+
+    def scores(**options):
+        answer = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=True, **returned, **options)
+        torch.testing.assert_close(answer.logits[0][0], logits)  # raw, whatever is set
+        return answer.scores[0][0]
+
+    at_two = scores(temperature=2.0)
+    assert at_two.isfinite().sum() == 50
+    kept = at_two.isfinite()
+    torch.testing.assert_close(at_two[kept], logits[kept] / 2)
+    torch.testing.assert_close(scores(temperature=2.0, top_k=0), logits / 2)
+    assert scores(temperature=2.0, top_k=0, generation_config=own).isfinite().sum() < VOCABULARY
+    torch.testing.assert_close(scores(temperature=2.0, top_k=0, top_p=1.0, generation_config=own), logits / 2)
 
 
 def test_a_saved_calibration_is_enough(tmp_path):

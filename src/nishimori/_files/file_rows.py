@@ -17,6 +17,7 @@ from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.numpy_files import npy_array
 from nishimori._files.arrays.stored_array import StoredArray
+from nishimori._files.lm_eval import HeldScores, is_samples, read_samples
 from nishimori._files.selection import (
     Selection,
     array_name,
@@ -184,7 +185,7 @@ def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool 
         if is_table(path) or path.is_dir():
             if meaning.class_axis != -1:
                 raise InputError("class_axis", "be left out for tables, which have a column per class", got=meaning.class_axis)
-            contents = _from_table(path, roles, report)
+            contents = _from_samples(path, roles) if is_samples(path) else _from_table(path, roles, report)
         else:
             contents = _from_arrays(path, roles, meaning.class_axis)
     meaning = replace(meaning, class_axis=-1)
@@ -436,6 +437,33 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         column=None if several else chosen.scores[0],
         lines=lines,
         files=files,
+    )
+
+
+def _from_samples(path: Path, roles: Roles) -> FileContents:
+    """Sample files of lm-evaluation-harness, which say by themselves what is what."""
+    for role in ("weights", "clusters", "groups", "ids", "columns", "ignore", "classes", "delimiter"):
+        if getattr(roles, role):
+            name = setting(roles.argument(role), A_NAME)
+            remedy = "In Python, nishimori.integrations.lm_eval.read gives logits and labels, to which you can add others."
+            raise InputError(f"{name} must be left out for {path}, which holds samples of lm-evaluation-harness. {remedy}")
+    if roles.labels != "labels" or roles.input != "logits":
+        which = setting(roles.label_argument, A_NAME) if roles.labels != "labels" else setting("input")
+        must = f"be left out for {path}, which holds samples of lm-evaluation-harness: log-likelihoods and targets"
+        raise InputError(f"{which} must {must}.")
+    parts = {file: read_samples(file) for file in (path, *roles.more)}
+    width = max(roles.n_classes or 0, *(part.samples.logits.shape[1] for part in parts.values()))
+    padded = [
+        np.pad(part.samples.logits, ((0, 0), (0, width - part.samples.logits.shape[1])), constant_values=-np.inf)
+        for part in parts.values()
+    ]
+    starts = np.cumsum([0, *map(len, padded)]).tolist()
+    return FileContents(
+        path,
+        HeldScores(np.concatenate(padded)),
+        np.concatenate([part.samples.labels for part in parts.values()]),
+        lines=np.concatenate([part.lines for part in parts.values()]),
+        files=list(zip(starts, parts, strict=False)),
     )
 
 

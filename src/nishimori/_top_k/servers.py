@@ -5,6 +5,7 @@ whatever these are worth, so that the temperature would be the one of sampling. 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import log
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +16,11 @@ from nishimori._top_k.top_k import _NOT_LISTED, TopK
 from nishimori.errors import InputError
 
 LogProbabilities = Literal["raw", "processed"]
+
+_WHERE_LISTS_ARE = {
+    "prompt_logprobs": "It is `prompt_logprobs` in the answer.",
+    "content": "It is `choices[0].logprobs.content` in the answer of chat completions; older completions are not read.",
+}
 
 # If this many sampled tokens are all the labels, the labels are what was sampled.
 _ALL_SAMPLED = 20
@@ -32,10 +38,12 @@ def from_vllm(
 ) -> LabelledLists:
     """The lists in ``prompt_logprobs`` of vLLM; see `TopK.from_vllm`."""
     _refuse_processed(logprobs)
-    lists, true = [], []
+    lists: list[dict[int, float]] = []
+    ranks: list[dict[int, Any]] = []
+    true: list[int] = []
     for number, (answer, tokens) in enumerate(_sequences(prompt_logprobs, labels, "prompt_logprobs")):
         for position, (entries, label) in enumerate(zip(answer, tokens, strict=True)):
-            if entries is None:  # the first token of a prompt has nothing before it
+            if not entries:  # the first token of a prompt has nothing before it
                 continue
             where = f"position {position} of sequence {number}"
             by_token = {int(token): entry for token, entry in _mapping(entries, "prompt_logprobs", where).items()}
@@ -46,9 +54,13 @@ def from_vllm(
                     got=f"{int(label)}, which is not listed at {where}",
                     remedy="Are the labels shifted by one? Pass the token ids of the prompt as they are.",
                 )
-            lists.append({token: (_number(entry, "logprob", where), entry.get("rank")) for token, entry in by_token.items()})
+            lists.append({token: _number(entry, where) for token, entry in by_token.items()})
+            ranks.append({token: _field(entry, "rank") for token, entry in by_token.items()})
             true.append(int(label))
-    return _listed(lists, true, vocabulary_size, "prompt_logprobs")
+    # The token of the prompt may follow the most probable ones, of which there are equally many in all lists.
+    asked_for = min((_consecutive(own.values()) for own in ranks), default=0)
+    added = [{token for token, rank in own.items() if isinstance(rank, int) and rank > asked_for > 0} for own in ranks]
+    return _listed(lists, added, true, vocabulary_size, "prompt_logprobs")
 
 
 def from_openai(
@@ -62,7 +74,10 @@ def from_openai(
     """The lists in ``choices[0].logprobs.content`` of OpenAI and servers like it; see `TopK.from_openai`."""
     _refuse_processed(logprobs)
     find: Callable[[Any], int | None] = tokenizer.get if isinstance(tokenizer, Mapping) else tokenizer
-    lists, true, sampled = [], [], []
+    lists: list[dict[int, float]] = []
+    true: list[int] = []
+    doubtful: list[bool] = []
+    sampled: list[int | None] = []
 
     def token_id(token: Any, where: str) -> int:
         own_id = find(token)
@@ -77,9 +92,20 @@ def from_openai(
             others = entry.get("top_logprobs") or ()
             if not others:
                 raise InputError("content", "have `top_logprobs`", got=f"none at {where}", remedy="Ask for `top_logprobs=20`.")
-            lists.append({token_id(other["token"], where): (_number(other, "logprob", where), None) for other in others})
+            own = {token_id(_field(other, "token"), where): _number(other, where) for other in others}
+            if len(own) < len(others):
+                raise InputError(
+                    "content",
+                    "list each token once",
+                    got=f"one that the tokenizer gives the same id as another at {where}",
+                    remedy="Some tokens are parts of a character, and look equal as text. Let the server return token ids, "
+                    "such as `return_tokens_as_token_ids` of vLLM.",
+                )
+            drawn = find(entry.get("token"))
+            lists.append(own)
+            doubtful.append(_is_doubtful(own, drawn, where))
             true.append(token_id(label, where) if isinstance(label, str) else int(label))
-            sampled.append(find(entry.get("token")))
+            sampled.append(drawn)
     if len(true) >= _ALL_SAMPLED and sampled == true:
         raise InputError(
             "labels",
@@ -87,7 +113,22 @@ def from_openai(
             got="the sampled ones in every row",
             remedy="What a model has sampled says nothing about its calibration: pass what is right.",
         )
-    return _listed(lists, true, vocabulary_size, "content")
+    # All lists lose their last entry then: which of them end with a token of a lower rank is not known.
+    added = [{min(own, key=own.__getitem__)} if any(doubtful) and len(own) > 1 else set() for own in lists]
+    return _listed(lists, added, true, vocabulary_size, "content")
+
+
+def _is_doubtful(own: dict[int, float], drawn: int | None, where: str) -> bool:
+    """Whether the sampled token is the least probable of its list, and so may stand there in place of the k-th token.
+
+    vLLM lists the sampled token first, whatever its rank, and then the most probable ones, up to the number asked for.
+    """
+    if drawn not in own or min(own.values()) < own[drawn]:
+        return False
+    if len(own) == 1 and own[drawn] < log(1 / 2):  # another token may be more probable
+        got = f"only the sampled one, which need not be the most probable one, at {where}"
+        raise InputError("content", "list more than one token", got=got, remedy="Ask for `top_logprobs=20`.")
+    return len(own) > 1
 
 
 def _refuse_processed(logprobs: Any) -> None:
@@ -104,7 +145,8 @@ def _refuse_processed(logprobs: Any) -> None:
 def _sequences(answers: Any, labels: Any, name: str) -> list[tuple[Sequence[Any], Sequence[Any]]]:
     """Pairs of an answer and its labels; a single answer is a list of one."""
     if not isinstance(answers, Sequence) or isinstance(answers, str) or not len(answers):
-        raise InputError(name, "be a list with an entry per token, or a list of such lists", got=f"{answers!r:.60}")
+        must = "be a list with an entry per token, or a list of such lists"
+        raise InputError(name, must, got=f"{answers!r:.60}", remedy=_WHERE_LISTS_ARE[name])
     if labels is None or isinstance(labels, str) or not hasattr(labels, "__len__"):
         raise InputError("labels", "hold the true token of each entry", got=f"{labels!r:.60}")
     first = next((entry for entry in answers if entry is not None), None)
@@ -126,10 +168,15 @@ def _mapping(entry: Any, name: str, where: str) -> Mapping[Any, Any]:
     return entry
 
 
-def _number(entry: Any, key: str, where: str) -> float:
-    value = entry.get(key) if isinstance(entry, Mapping) else getattr(entry, key, None)
+def _field(entry: Any, key: str) -> Any:
+    """A value in a dictionary, or in an object of a client."""
+    return entry.get(key) if isinstance(entry, Mapping) else getattr(entry, key, None)
+
+
+def _number(entry: Any, where: str) -> float:
+    value = _field(entry, "logprob")
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InputError("The answer", f"have a number as {key!r} of each token", got=f"{value!r:.60} at {where}")
+        raise InputError("The answer", "have a number as 'logprob' of each token", got=f"{value!r:.60} at {where}")
     return float(value)
 
 
@@ -139,20 +186,18 @@ def _consecutive(ranks: Iterable[Any]) -> int:
     return next(rank for rank in range(len(present) + 1) if rank + 1 not in present)
 
 
-def _listed(lists: list[dict[int, tuple[float, Any]]], true: list[int], vocabulary_size: int, name: str) -> LabelledLists:
-    """The lists in one table; a token of any rank that was added to the most probable ones is known for the label only."""
+def _listed(
+    lists: list[dict[int, float]], added: list[set[int]], true: list[int], vocabulary_size: int, name: str
+) -> LabelledLists:
+    """The lists in one table; tokens that were ``added`` to the most probable ones are known for the label only."""
     if not lists:
         raise InputError(name, "hold at least one list", got="none")
     label_logs, kept = np.full(len(lists), np.nan), []
-    ranked = [_consecutive(rank for _, rank in entries.values()) for entries in lists]
-    asked_for = min(ranked)  # the same in all lists, but that one more may follow by chance
-    for row, (entries, label) in enumerate(zip(lists, true, strict=True)):
-        own = {token: log for token, (log, _) in entries.items() if log > _NOT_LISTED}
+    for row, (entries, others, label) in enumerate(zip(lists, added, true, strict=True)):
+        own = {token: log_p for token, log_p in entries.items() if log_p > _NOT_LISTED}
         if label in own:
             label_logs[row] = own[label]
-        ranks = {token: rank for token, (_, rank) in entries.items() if isinstance(rank, int)}
-        added = [token for token, rank in ranks.items() if rank > asked_for > 0]
-        kept.append({token: log for token, log in own.items() if token not in added})
+        kept.append({token: log_p for token, log_p in own.items() if token not in others})
     k = max(map(len, kept))
     logs = np.full((len(kept), k), -np.inf)
     indices = np.tile(np.arange(k), (len(kept), 1))

@@ -173,8 +173,9 @@ class TopK:
         Parameters
         ----------
         prompt_logprobs : list
-            As in the answer: for each token of the prompt None or a dictionary from token ids to ``{"logprob": ..., "rank":
-            ...}``; or a list of such lists. A token that was added to the most probable ones is used for its label only.
+            As in the answer, or as ``LLM.generate`` returns it: for each token of the prompt None or a dictionary from token
+            ids to ``{"logprob": ..., "rank": ...}``; or a list of such lists. A token that was added to the most probable ones
+            is used for its label only.
         labels : list of int
             The token ids of the prompt, which are text that others have written: what a model has sampled is no label.
         vocabulary_size : int
@@ -197,7 +198,9 @@ class TopK:
         Parameters
         ----------
         content : list
-            As in the answer: for each token a dictionary with "token", "logprob" and "top_logprobs"; or a list of such lists.
+            As in the answer: for each token a dictionary, or an object of the client, with "token" and "top_logprobs"; or a
+            list of such lists. Where a sampled token is the least probable of its list, all lists lose their last entry: vLLM
+            lists it in place of the last one.
         labels : list of str or int
             The true token of each entry. The tokens that the model has sampled are refused.
         tokenizer : dict or callable

@@ -13,6 +13,7 @@ from nishimori._files.arrays.files import open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
 from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.file_rows import SUFFIXES, flat, refuse_other_classes, row_values, with_line
+from nishimori._files.lm_eval import is_samples
 from nishimori._files.selection import array_name, refuse_table_options, select_columns
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles
@@ -199,6 +200,9 @@ def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
     if not (is_table(path) or path.is_dir()):
         yield _arrays_in(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
         return
+    if is_samples(path):
+        remedy = "Read it in Python with nishimori.integrations.lm_eval.read, and pass its logits to predict_proba."
+        raise InputError(f"{path} holds samples of lm-evaluation-harness, to which no columns can be added. {remedy}")
     text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) or path.is_dir() else {}
     with open_table(path, more=roles.more, **text) as table:  # type: ignore[arg-type]
         chosen = select_columns(table, roles)
