@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import reduce
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -132,12 +132,15 @@ class LoaderRows(StreamRows):
     def read(self) -> Generator[tuple[int, BatchRows], None, None]:
         """The rows of each batch, on the device of the network. Close it, to restore the modes of the network."""
         shape: tuple[int, ...] | None = None
-        n_rows, n_counted = 0, 0
+        n_rows, n_counted, n_images = 0, 0, 0
         with evaluating(self._model), closing(super().read()) as numbered:
             for number, batch in numbered:
                 is_first = self._named is None
                 states = _random_states(self._device) if is_first else []
                 returned = self._returned(batch, number, is_first=is_first)
+                named, n_images = self._rule.with_own_names(returned, n_images)
+                self.has_images = named.clusters is not None and returned.clusters is None
+                returned = named
                 self._rule.refuse_padding(batch, returned.labels, number)
                 rows = batch_rows(returned, number, shape, self._rule.labelling)
                 shape = shape or tuple(returned.logits.shape)
@@ -275,6 +278,7 @@ class Collected(NamedTuple("Collected", [("logits", Tensor), ("labels", Tensor)]
         Of the rows that count, in the order of the loader.
     clusters : array or None
         The cluster of each row, if they were asked for: ``nishimori.temperatures(*collected, clusters=collected.clusters)``.
+        With ``class_axis`` by default the number of the image of each pixel.
     groups : array or None
         The group of each row, if ``forward`` returned them.
     sample_weight : array or None
@@ -293,11 +297,12 @@ def collect(
     forward: Forward | None = None,
     output: Pick = None,
     labels: str = LABELS,
-    clusters: str | None = None,
+    clusters: str | Literal[False] | None = None,
     sample_weight: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
     class_axis: int = -1,
+    groups_by_position: bool = False,
     device: torch.device | str | None = None,
     progress: bool | None = None,
 ) -> Collected:
@@ -324,7 +329,9 @@ def collect(
         function that picks them.
     labels, clusters : str
         The keys of the labels and, if wanted, of the clusters where batches are mappings. Clusters say which samples belong
-        together, such as the number of the document of each token or sequence. The model gets neither.
+        together, such as the number of the document of each token or sequence. The model gets neither. With ``class_axis``
+        the clusters are by default the images, which are numbered over all batches; ``clusters=False`` takes pixels as
+        independent.
     sample_weight : str, optional
         The key of the weights, where batches are mappings: one per sample, or per sequence of tokens. The model does not get
         it.
@@ -336,6 +343,9 @@ def collect(
     class_axis : int
         Which dimension of the logits is that of the classes, such as 1 for segmentation, (n, classes, height, width). The
         labels have the other dimensions.
+    groups_by_position : bool
+        Whether the group of each row is its position, from 0: that of a token in its sequence, or of a pixel in its image, row
+        by row. With ``shift_labels`` it is the position whose logits they are, not that of the label.
     device : torch.device or str, optional
         Where to run; the model is moved there. By default batches are moved to the device of the model's weights.
     progress : bool, optional
@@ -355,7 +365,8 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis, output, sample_weight)
+    labelling = Labelling(ignore_index, shift_labels)
+    rule = Rule(labels, forward, False, clusters, labelling, class_axis, output, sample_weight, groups_by_position)
     data = LoaderRows(model, loader, rule, device)
     with show_progress(progress) as report, closing(data.read()) as numbered:
         parts, _ = keep_rows(numbered, data.n_batches, report)
