@@ -20,7 +20,7 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
-from nishimori.torch._ranks import Exchange, first_image, joint
+from nishimori.torch._ranks import Exchange, first_image, joint, warn_of_unused_ranks
 from nishimori.torch._run import Pick
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def calibrate(
         with them that the network then gives the calibrated logits. They are in no file, pickle or state dict.
     across_ranks : bool or torch.distributed.ProcessGroup
         True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
-        return the same T on all of them. All ranks must call this function. A process group: only its ranks.
+        return the same T on all of them. All ranks must call this function. A process group: only its ranks. False: use the
+        samples of this rank alone; where there are several ranks, a warning on rank 0 says so.
 
     Returns
     -------
@@ -123,6 +124,8 @@ def calibrate(
         return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
     ranks = None if across_ranks is False else Exchange(None if across_ranks is True else across_ranks)
+    if ranks is None:
+        warn_of_unused_ranks()
     # What is wrong with the arguments on one rank, all ranks say.
     chosen, rule = check_arguments() if ranks is None else ranks.own_value(check_arguments)
     guard: Guard = "refuse" if chosen.input is None else None  # for outputs that look like probabilities

@@ -118,6 +118,16 @@ class Exchange:
         return kind(f"{rank}: {text}")
 
 
+def warn_of_unused_ranks() -> None:
+    """Warn on rank 0 that the samples of other ranks are not used, where there are some."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 and dist.get_rank() == 0:
+        notice(
+            f"Only the samples of rank 0 are used, not those of the other {dist.get_world_size() - 1}. To use all, pass "
+            "`across_ranks=True` on every rank.",
+            InputWarning,
+        )
+
+
 def _unpickle(message: bytes) -> Any:
     """What another rank has sent. It runs the same script, so it is trusted as this one is."""
     return pickle.loads(message)  # noqa: S301
