@@ -97,7 +97,7 @@ class Scorecard(Displayed):
     n_clusters : int or None
         How many clusters the samples belong to; None if each sample is independent.
     cluster_name : str
-        What a cluster is called: "image" for pixels whose clusters nobody named.
+        What a cluster is called: "image" for pixels, where no clusters were named.
     of_claims : bool
         Whether the samples are claims: accuracy is then the share that is right, and the Brier score goes from 0 to 1.
     data_digest : str or None

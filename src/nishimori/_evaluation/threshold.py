@@ -62,7 +62,7 @@ class Threshold(Displayed):
     n_clusters : int or None
         How many clusters the samples belong to; None if each is independent.
     cluster_name : str
-        What a cluster is called: "image" for pixels whose clusters nobody named.
+        What a cluster is called: "image" for pixels, where no clusters were named.
     why : str
         Why nothing can be certified; empty if something is.
     n_needed : int or None

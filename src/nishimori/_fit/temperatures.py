@@ -51,7 +51,7 @@ class Temperatures(Displayed):
     n_clusters : int or None
         How many clusters the samples belong to, of which the standard errors are made; None if each sample is independent.
     cluster_name : str
-        What a cluster is called: "image" for pixels whose clusters nobody named.
+        What a cluster is called: "image" for pixels, where no clusters were named.
     end : str or None
         Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
     """

@@ -202,7 +202,7 @@ class ReadOptions:
     what the message advises in place of saying what they are, and where they should be probabilities and are not;
     ``logits_setting`` is how to say that they are logits, if not with ``input``.
     ``labelling`` says which rows count. ``by_image`` if positions that share their first dimension are a cluster, where there
-    are several dimensions: nobody has named other clusters.
+    are several dimensions: no other clusters were named.
     """
 
     input: Input = "logits"

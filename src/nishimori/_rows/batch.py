@@ -28,7 +28,7 @@ MOST_CLUSTER_SUMS = 2**27
 class Clusters:
     """Which rows belong together: the number of the cluster of each row, out of ``number`` in all the data.
 
-    ``are_images`` if nobody named them: the rows are pixels, and a cluster is an image.
+    ``are_images`` if they were not named: the rows are pixels, and a cluster is an image.
     """
 
     codes: HostArray

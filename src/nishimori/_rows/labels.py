@@ -431,7 +431,7 @@ def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
 def check_number_of_clusters(number: int, *, are_images: bool = False) -> None:
     """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of.
 
-    ``are_images`` if the clusters are those that pixels have where nobody names others.
+    ``are_images`` if the clusters are those that pixels have where no others are named.
     """
     what = "image" if are_images else "cluster"
     if number < 2:

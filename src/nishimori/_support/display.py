@@ -161,5 +161,5 @@ def plural(number: int, noun: str) -> str:
 
 
 def note_on_clusters(name: str) -> list[str]:
-    """The note that error bars are by image, where nobody named the clusters; else no note."""
+    """The note that error bars are by image, where no clusters were named; else no note."""
     return ["Standard errors are by image (first axis)."] if name == "image" else []

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _MOST_CELLS = 256
 
 
-@takes_rows(refuses={"groups": "its groups are the regions of the image"}, words=CALIBRATORS_WORD)
+_REFUSED = {"groups": "its groups are the regions of the image", "shift_labels": "each pixel has its own label"}
+
+
+@takes_rows(refuses=_REFUSED, words=CALIBRATORS_WORD)
 def reliability_map(
     logits: Any,
     labels: Any,
