@@ -57,8 +57,8 @@ def reliability_map(
         Where to draw; new axes by default.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``class_axis``. A dot marks a region whose gap is significant; with ``class_axis``, images count as
-        independent for this, and their pixels do not.
+        ``ignore_index``, ``class_axis``. A dot marks a region whose gap is significant. Where the last of these is passed,
+        images count as independent for this, and their pixels do not.
 
     Returns
     -------
