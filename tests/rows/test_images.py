@@ -92,6 +92,14 @@ def test_a_sketch_of_images_has_their_error_bars():
     assert nishimori.temperatures(sketch).ec_se == pytest.approx(BY_IMAGE, rel=1e-3)
 
 
+def test_a_file_of_images_is_refused_by_a_sketch_unless_pixels_are_independent(tmp_path):
+    path, _ = file(tmp_path)
+    with pytest.raises(InputError, match=r"Or pass `clusters=False` to `rows`\.$"):
+        nishimori.Sketch().update(nishimori.rows(path, class_axis=1))
+    sketch = nishimori.Sketch().update(nishimori.rows(path, class_axis=1, clusters=False))
+    assert nishimori.temperatures(sketch).ec_se == pytest.approx(BY_PIXEL, rel=1e-3)
+
+
 def test_images_without_labels_are_no_clusters():
     masks = MASKS.copy()
     masks[:15] = 255
