@@ -28,6 +28,7 @@ GROUPS = {
         "torch_lightning": "Lightning",
         "torch_transformers": "The Trainer of Hugging Face",
         "torch_distributed": "DistributedDataParallel",
+        "segmentation": "Segmentation, with error bars by image",
     },
     "Language models": {
         "language_model": "Tokens, with error bars by document",

@@ -39,6 +39,12 @@ def own(rank, *arrays):
     return tuple(each[: cut(len(each))] if rank == 0 else each[cut(len(each)) :] for each in arrays)
 
 
+def images(rank):
+    """The same rows as images of 4 by 5 pixels, with the classes second: 35 on rank 0, and 10 on rank 1."""
+    logits, labels = own(rank, *SMALL)
+    return np.ascontiguousarray(np.moveaxis(logits.reshape(-1, 4, 5, 5), -1, 1)), labels.reshape(-1, 4, 5)
+
+
 def bits(found):
     """Both temperatures and their errors."""
     return [float(each).hex() for each in (found.ec, found.ts, found.ec_se, found.ts_se)]
@@ -112,6 +118,9 @@ def parts(rank):
         ],
         "negative_on_rank_1": bits(nishimori.temperatures(across_ranks(below, mine[1]))),
         "documents": bits(nishimori.temperatures(rows)),
+        "images": bits(nishimori.temperatures(across_ranks(*images(rank), class_axis=1))),
+        "images_in_words": str(nishimori.temperatures(across_ranks(*images(rank), class_axis=1))),
+        "pixels": bits(nishimori.temperatures(across_ranks(*images(rank), class_axis=1, clusters=False))),
         "one_cluster_here": bits(nishimori.temperatures(across_ranks(*mine, clusters=one_here))),
         "sites": {each.name: each.gap.hex() for each in gaps},
         "site_temperatures": nishimori.GroupConsistency(by="groups").fit(sites).map_.groups,
@@ -190,6 +199,14 @@ def three(model, batch):
     return {"logits": model(batch["x"]), "labels": batch["y"], "clusters": batch["clusters"]}
 
 
+def alone(call):
+    """What a call finds that uses the samples of one rank, and what it warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = bits(call().temperatures)
+    return found, [str(each.message) for each in caught]
+
+
 def networks(rank):
     """`calibrate` with a copy of the network on each rank."""
     logits, labels = map(torch.tensor, own(rank, *SMALL))
@@ -199,7 +216,7 @@ def networks(rank):
     names = own(rank, DOCUMENTS)[0]
     documents = [{"x": logits, "y": labels, "clusters": names}]
     sorted_ = [{"x": logits, "y": labels, "clusters": names + f" of rank {rank}"}]
-    identity = torch.nn.Identity()
+    identity, pixels = torch.nn.Identity(), [tuple(map(torch.tensor, images(rank)))]
     return {
         method: float(calibrate(identity, loader, method=method, across_ranks=True).temperature).hex()
         for method in ("adaptive", "ec", "ts")
@@ -214,7 +231,10 @@ def networks(rank):
             calibrate(identity, sorted_, forward=three, keep_up_to=20_000, across_ranks=True).temperatures
         ),
         "ignored": bits(calibrate(identity, loader if rank == 0 else ignored, across_ranks=True).temperatures),
-        "alone": bits(calibrate(identity, loader).temperatures),
+        "images": bits(calibrate(identity, pixels, class_axis=1, across_ranks=True).temperatures),
+        "sketched_images": bits(calibrate(identity, pixels, class_axis=1, keep_up_to=0, across_ranks=True).temperatures),
+        "images_in_words": str(calibrate(identity, pixels, class_axis=1, across_ranks=True).temperatures),
+        "alone": alone(lambda: calibrate(identity, loader)),
         "wrapped": refused(
             lambda: calibrate(DistributedDataParallel(torch.nn.Linear(5, 5).double()), loader, across_ranks=True)
         ),

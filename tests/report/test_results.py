@@ -660,3 +660,25 @@ def test_a_report_of_two_classes_has_the_area_under_the_curve_intercept_and_slop
     card = nishimori.evaluate(z[1000:], labels[1000:], metrics=["auc", "calibration_intercept", "calibration_slope"])
     for name in ("auc", "calibration_intercept", "calibration_slope"):
         assert as_it_is[name] == pytest.approx(card[name].value)
+
+
+PIXELS = {"class_axis": 1, "methods": ("none", "ts")}
+
+
+@pytest.mark.parametrize(
+    ("options", "error_bars"),
+    [
+        ({}, "by image (first axis): 40 images"),
+        ({"clusters": np.arange(40) // 2}, "by cluster: 20 clusters"),
+        ({"clusters": False}, ""),
+    ],
+    ids=["images", "named", "pixels"],
+)
+def test_a_report_says_by_what_its_error_bars_are(options, error_bars):
+    logits, labels = reference.drawn(640, 4, temperature=2.0)
+    images = np.moveaxis(logits.reshape(40, 4, 4, 4), -1, 1)
+    report = Report(images, labels.reshape(40, 4, 4), **PIXELS, **options)
+    assert report.to_dict()["data"]["error_bars"] == error_bars
+    line = f"- Standard errors: {error_bars}"
+    assert (line in report.to_markdown()) == bool(error_bars)
+    assert ("Standard errors" in report.to_html()) == bool(error_bars)

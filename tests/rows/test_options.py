@@ -13,8 +13,8 @@ from nishimori._rows.options import DEFAULTS
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(600, 4)
-IMAGES = LOGITS.reshape(6, 10, 10, 4)
-PIXELS = LABELS.reshape(6, 10, 10)
+IMAGES = LOGITS.reshape(12, 5, 10, 4)
+PIXELS = LABELS.reshape(12, 5, 10)
 
 
 def classes_second(array):
@@ -31,7 +31,7 @@ def test_classes_may_be_in_any_dimension(axis):
 
 
 def test_classes_of_batches_may_be_in_any_dimension():
-    batches = [(classes_second(IMAGES[i : i + 2]), PIXELS[i : i + 2]) for i in range(0, 6, 2)]
+    batches = [(classes_second(IMAGES[i : i + 2]), PIXELS[i : i + 2]) for i in range(0, 12, 2)]
     assert metrics.nll(batches, class_axis=1) == pytest.approx(reference.nll(LOGITS, LABELS), rel=1e-12)
 
 

@@ -229,7 +229,31 @@ def test_error_bars_of_a_network_are_those_of_documents(ranks):
 def test_without_being_asked_a_network_is_calibrated_with_its_own_samples(ranks):
     for rank, rows in enumerate((slice(cut(900)), slice(cut(900), None))):
         wanted = reference.ec_temperature(*(each[rows] for each in SMALL))
-        assert numbers(ranks[rank]["networks"]["alone"])[0] == pytest.approx(wanted, rel=1e-8)
+        assert numbers(ranks[rank]["networks"]["alone"][0])[0] == pytest.approx(wanted, rel=1e-8)
+
+
+def test_rank_0_is_warned_in_one_line_that_the_samples_of_other_ranks_are_not_used(ranks):
+    said = [found["networks"]["alone"][1] for found in ranks]
+    line = "Only the samples of rank 0 are used, not those of the other 1. To use all, pass `across_ranks=True` on every rank."
+    assert said == [[line], []]
+
+
+IMAGES = np.arange(900) // 20
+
+
+@pytest.mark.parametrize("part", ["parts", "networks"])
+def test_images_of_different_ranks_are_different_clusters(ranks, part):
+    ec, _, error, _ = numbers(ranks[0][part]["images"])
+    assert error == pytest.approx(error_of_ec(ec, IMAGES), rel=1e-6)
+    assert abs(error / error_of_ec(ec, np.arange(900)) - 1) > 0.01
+    assert ranks[1][part]["images_in_words"].startswith("900 samples in 45 images, ")
+
+
+def test_pixels_of_ranks_may_be_independent_and_images_may_be_in_sketches(ranks):
+    ec, _, error, _ = numbers(ranks[0]["parts"]["pixels"])
+    assert error == pytest.approx(error_of_ec(ec, np.arange(900)), rel=1e-6)
+    ec, _, error, _ = numbers(ranks[0]["networks"]["sketched_images"])
+    assert error == pytest.approx(error_of_ec(ec, IMAGES), rel=1e-3)
 
 
 NAN = (

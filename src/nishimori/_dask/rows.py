@@ -24,6 +24,7 @@ from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
 from nishimori._rows.scores import scores_of
+from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
@@ -56,7 +57,8 @@ class DaskRows(Rows):
         self._totals: ReadingTotals | None = None  # by the first pass
         if "clusters" in names:
             # Only their number is asked for here; each chunk has the codes of its own rows.
-            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), len(names["clusters"].values))
+            codes = np.broadcast_to(np.int64(0), (cut.n_rows or 0,))
+            self.clusters = Clusters(codes, len(names["clusters"].values), meaning.by_image)
         if "groups" in names:
             self.groups = names["groups"].with_codes(np.arange(len(names["groups"].values)))
 
@@ -119,10 +121,11 @@ def open_dask(passed: Passed) -> DaskRows:
     """Open arrays of Dask; all but the logits may be NumPy arrays."""
     logits, meaning = passed.logits, passed.meaning
     if meaning.class_axis != -1:
-        logits, meaning = classes_last(logits, meaning.class_axis, meaning.names[0]), replace(meaning, class_axis=-1)
+        logits = classes_last(logits, meaning.class_axis, meaning.names[0], by_image=meaning.by_image)
+        meaning = replace(meaning, class_axis=-1, by_image=meaning.by_image and logits.ndim > 2)
     _check(logits, passed.labels, meaning)
     cut = Cut(with_whole_rows(logits), {})
-    parts = {"clusters": passed.clusters, "groups": passed.groups}
+    parts = {"clusters": _images(logits) if meaning.by_image else passed.clusters, "groups": passed.groups}
     for name, value in parts.items():
         refuse_name(value, name.removesuffix("s"))
     per_row = {"labels": passed.labels, "sample_weight": passed.sample_weight, **parts}
@@ -133,6 +136,14 @@ def open_dask(passed: Passed) -> DaskRows:
     }
     cut = replace(cut, others=others)
     return DaskRows(cut, meaning, _find_names(cut, tuple(name for name in parts if name in others), meaning))
+
+
+def _images(logits: Any) -> HostArray:
+    """The number of each image, which is the cluster of its pixels."""
+    if isnan(logits.shape[0]):
+        remedy = "Call `compute_chunk_sizes()` on the logits first."
+        raise InputError("clusters", "be passed where the number of images is not known", remedy=remedy)
+    return np.arange(logits.shape[0])
 
 
 def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
@@ -170,7 +181,7 @@ def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict
         number = len(names["clusters"].values)
         if not number:
             raise _nothing_counts(meaning)
-        check_number_of_clusters(number)
+        check_number_of_clusters(number, are_images=meaning.by_image)
     return names
 
 

@@ -43,7 +43,7 @@ from nishimori._support.formatting import format_p_value, number_text, p_value_t
 from nishimori._support.intervals import two_sided
 from nishimori._support.numbers import between, one_of, whole
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError, NishimoriError, NoTemperatureError
+from nishimori.errors import InputError, NishimoriError, NoTemperatureError, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
@@ -279,7 +279,8 @@ def calibration_test(
         return temperatures_test(data, matched)
     if statistic == "ece":
         if data.clusters is not None:
-            raise InputError("clusters", "be left out for 'ece', which redraws each label by itself")
+            remedy = f"Pass {setting('clusters', False)}." if data.cluster_name == "image" else ""
+            raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy=remedy)
         if data.counts:
             raise InputError("counts", "be False for 'ece', which redraws each label once")
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)

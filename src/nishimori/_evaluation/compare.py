@@ -270,6 +270,8 @@ def data_sets(
                 raise InputError(name, "be left out where there is no `test_logits`")
         return fitted, None, used
     others = options.copy()
+    if options.get("clusters") is False and test_options.get("clusters") is None:
+        test_options = {**test_options, "clusters": False}
     others.update({**test_options, "counts": fitted.counts, "floor": None if is_auto(floor) else used})  # type: ignore[typeddict-item]
     measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:

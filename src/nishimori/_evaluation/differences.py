@@ -112,7 +112,7 @@ def measure_maps(
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     wanted = suited(wanted, data.n_classes)
     return MeasuredMaps(
-        cards=dict(zip(maps, cards_of(sums, tuple(maps.values()), wanted, of_claims=data.is_claims), strict=True)),
+        cards=dict(zip(maps, cards_of(sums, tuple(maps.values()), wanted, data), strict=True)),
         gaps={
             by: {name: gaps_in(by, names, own, level) for name, own in zip(maps, after.items, strict=True)}
             for (by, names), after in zip(groups.items(), tallied, strict=True)

@@ -394,7 +394,7 @@ def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, flo
 
 def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted) -> str:
     """Why the data cannot be held against any bound; empty if they can."""
-    number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
+    number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, card.cluster_name)
     # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
     effective = round(1 / card["gap"].squares)
     weighted = effective < number

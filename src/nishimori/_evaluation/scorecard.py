@@ -28,7 +28,7 @@ from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, apply_map, 
 from nishimori._sums.reliability import BinSums, Reliability, Strategy, check_bins, inner_edges, uniform_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
-from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.display import Display, Displayed, note_on_clusters, plural, short_repr
 from nishimori._support.formatting import interval_text, number_text, percent
 from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
@@ -96,6 +96,8 @@ class Scorecard(Displayed):
         replaced by, and ``print`` says so first.
     n_clusters : int or None
         How many clusters the samples belong to; None if each sample is independent.
+    cluster_name : str
+        What a cluster is called: "image" for pixels, where no clusters were named.
     of_claims : bool
         Whether the samples are claims: accuracy is then the share that is right, and the Brier score goes from 0 to 1.
     data_digest : str or None
@@ -108,6 +110,7 @@ class Scorecard(Displayed):
     reliability: Reliability
     n_at_zeros: int = 0
     n_clusters: int | None = None
+    cluster_name: str = "cluster"
     data_digest: str | None = None
     positive_reliability: Reliability | None = None
     of_claims: bool = False
@@ -136,7 +139,7 @@ class Scorecard(Displayed):
     @property
     def _display(self) -> Display:
         T = "" if self.temperature is None else f", T = {number_text(self.temperature)}"
-        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, 'cluster')}"
+        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, self.cluster_name)}"
         title = (
             f"{plural(self.n_samples, 'claim')}{clusters}"
             if self.of_claims
@@ -175,6 +178,7 @@ class Scorecard(Displayed):
         for name, reason in self.why_no_se.items():
             if not (name == "error" and "accuracy" in self.estimates):
                 why.setdefault(reason, []).append(self.estimates[name].metric.shown)
+        notes += note_on_clusters(self.cluster_name)
         notes += [f"No standard error of {', '.join(names)}: {reason}" for reason, names in why.items()]
         return tuple(notes)
 
@@ -544,7 +548,7 @@ def scorecards(
         group = tuple(maps[start : start + at_once])
         sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), wanted, data.counts)).items
         warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-        cards += cards_of(sums, group, suited(wanted, data.n_classes), of_claims=data.is_claims)
+        cards += cards_of(sums, group, suited(wanted, data.n_classes), data)
     return cards
 
 
@@ -561,10 +565,8 @@ def _collect_claims(maps: tuple[Map, ...], batch: Batch) -> Sums:
     return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
-def cards_of(
-    sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[Metric], *, of_claims: bool = False
-) -> list[Scorecard]:
-    """Metrics and their errors after each map, from the sums after it."""
+def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[Metric], data: Rows) -> list[Scorecard]:
+    """Metrics and their errors after each map, from the sums of ``data`` after it."""
     return [
         Scorecard(
             n_samples=own.n_rows,
@@ -573,8 +575,9 @@ def cards_of(
             reliability=own.binned.curve,
             n_at_zeros=own.n_at_zeros,
             n_clusters=own.binned.n_clusters,
-            positive_reliability=None if own.positive is None or of_claims else own.positive.curve,
-            of_claims=of_claims,
+            cluster_name=data.cluster_name,
+            positive_reliability=None if own.positive is None or data.is_claims else own.positive.curve,
+            of_claims=data.is_claims,
         )
         for own, map_ in zip(sums, maps, strict=True)
     ]

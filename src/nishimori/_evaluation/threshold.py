@@ -61,6 +61,8 @@ class Threshold(Displayed):
         How many samples are answered, how many of these wrongly, and how many there are.
     n_clusters : int or None
         How many clusters the samples belong to; None if each is independent.
+    cluster_name : str
+        What a cluster is called: "image" for pixels, where no clusters were named.
     why : str
         Why nothing can be certified; empty if something is.
     n_needed : int or None
@@ -81,6 +83,7 @@ class Threshold(Displayed):
     n_wrong: int
     n_samples: int
     n_clusters: int | None = None
+    cluster_name: str = "cluster"
     why: str = ""
     n_needed: int | None = None
     curve: HostArray = field(default_factory=lambda: np.zeros((0, 3)))
@@ -97,7 +100,7 @@ class Threshold(Displayed):
         most, level = f"{100 * self.max_risk:g} %", f"{100 * self.level:g} %"
         if self.confidence is None:
             return f"No threshold is certified at {most}: {self.why}"
-        of_what = "" if self.n_clusters is None else ", in a random cluster"
+        of_what = "" if self.n_clusters is None else f", in a random {self.cluster_name}"
         return (
             f"Above {_as_typed(self.confidence)}: {percent(self.coverage, 0)} answered, at most {most} wrong{of_what} "
             f"({level} confidence, for data like these)."
@@ -129,7 +132,7 @@ class Threshold(Displayed):
                 ("answered", percent(self.coverage), low),
                 ("wrong", percent(self.risk or 0.0), f"at most {100 * self.max_risk:g} %"),
             ]
-        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, 'cluster')}"
+        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, self.cluster_name)}"
         title = f"When to answer, {plural(self.n_samples, 'sample')}{clusters}"
         tables = [Tabular(("", "of these samples", f"{100 * self.level:g} % limit"), rows)] if rows else []
         tables += [self.by[name] for name in self.by] if rows else []
@@ -274,9 +277,10 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
     curve = np.stack([answers.thresholds, answers.answered / n, answers.wrong / answers.answered], axis=1)
     same = getattr(calibrator, "data_digest_", None) is not None and calibrator.data_digest_ == data.digest
     number = 0 if same else certified(answers, max_risk, delta)
-    common: dict[str, Any] = {"max_risk": max_risk, "level": level, "n_samples": n, "n_clusters": n_clusters, "curve": curve}
+    common: dict[str, Any] = {"max_risk": max_risk, "level": level, "n_samples": n, "curve": curve}
+    common |= {"n_clusters": n_clusters, "cluster_name": data.cluster_name}
     if not number:
-        why, needed = (_SAME_ROWS, None) if same else _why_not(answers, n, n_clusters, max_risk, delta)
+        why, needed = (_SAME_ROWS, None) if same else _why_not(answers, n, n_clusters, data.cluster_name, max_risk, delta)
         return Threshold(None, 0.0, None, None, None, n_answered=0, n_wrong=0, why=why, n_needed=needed, **common)
     place = number - 1
     value, n_answered, n_wrong = float(answers.thresholds[place]), int(answers.answered[place]), int(answers.wrong[place])
@@ -294,10 +298,12 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
     return Threshold(value, coverage, low, risk, max_risk, n_answered=n_answered, n_wrong=n_wrong, by=by, **common)
 
 
-def _why_not(answers: RankedAnswers, n: int, n_clusters: int | None, max_risk: float, delta: float) -> tuple[str, int | None]:
+def _why_not(
+    answers: RankedAnswers, n: int, n_clusters: int | None, cluster_name: str, max_risk: float, delta: float
+) -> tuple[str, int | None]:
     """Why nothing is certified, and about how many samples would be enough."""
     least = least_answers(max_risk, delta if n_clusters is None else first_cluster_level(delta))
-    number, what = (n, "answer") if n_clusters is None else (n_clusters, "cluster")
+    number, what = (n, "answer") if n_clusters is None else (n_clusters, cluster_name)
     if number < least:
         there = "there is" if number == 1 else "there are"
         why = f"{there} only {plural(number, what)}, and {least:,} are needed even if all are right."
@@ -316,7 +322,8 @@ def _why_not(answers: RankedAnswers, n: int, n_clusters: int | None, max_risk: f
     place = best.index(min(possible))
     rate = f"{percent(rates[place])} of the {percent(shares[place], 0)} most confident answers are wrong"
     if n_clusters is not None:
-        return f"{rate}, and {n_clusters:,} clusters do not prove that it is few enough. More clusters may.", None
+        few = f"{n_clusters:,} {cluster_name}s do not prove that it is few enough"
+        return f"{rate}, and {few}. More {cluster_name}s may.", None
     return f"{rate}, and {n:,} samples do not prove that it is few enough. About {needed:,} samples like these would.", needed
 
 

@@ -14,7 +14,7 @@ from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import BUILT_IN
-from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.display import Display, Displayed, note_on_clusters, plural, short_repr
 from nishimori._support.formatting import interval_text, number_text, percent, value_with_error
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.tables import Tabular
@@ -48,6 +48,10 @@ class Temperatures(Displayed):
         then their middles, and None where the bounds are not closer to each other than the standard error.
     floor : float or None
         The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
+    n_clusters : int or None
+        How many clusters the samples belong to, of which the standard errors are made; None if each sample is independent.
+    cluster_name : str
+        What a cluster is called: "image" for pixels, where no clusters were named.
     end : str or None
         Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
     """
@@ -64,6 +68,8 @@ class Temperatures(Displayed):
     ec_bounds: Interval | None = None
     ts_bounds: Interval | None = None
     floor: float | None = None
+    n_clusters: int | None = None
+    cluster_name: str = "cluster"
 
     def __repr__(self) -> str:
         numbers = {"ec": self.ec, "ec_se": self.ec_se, "ts": self.ts, "ts_se": self.ts_se, "accuracy": self.accuracy}
@@ -71,12 +77,14 @@ class Temperatures(Displayed):
 
     @property
     def _display(self) -> Display:
-        title = f"{plural(self.n_samples, 'sample')}, accuracy {percent(self.accuracy)}"
+        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, self.cluster_name)}"
+        title = f"{plural(self.n_samples, 'sample')}{clusters}, accuracy {percent(self.accuracy)}"
         notes = [f"No temperature of {name}: {why}" for name, why in (("EC", self.why_no_ec), ("TS", self.why_no_ts)) if why]
         if self.ec_bounds is not None or self.ts_bounds is not None:
             notes.append("Bounds are what the classes that are not listed leave possible.")
         if self.floor is not None:
             notes.append(f"Probabilities below {number_text(self.floor)} were raised to that.")
+        notes += note_on_clusters(self.cluster_name)
         return Display(title, (self.table,), tuple(notes))
 
     @property
@@ -111,8 +119,8 @@ class Temperatures(Displayed):
         return getattr(self.ec_error, "end", None)
 
     @classmethod
-    def from_match(cls, matched: Match) -> "Temperatures":
-        """The temperatures that a search found; its first observables must be those of EC and TS."""
+    def from_match(cls, matched: Match, data: Rows) -> "Temperatures":
+        """The temperatures that a search in ``data`` found; its first observables must be those of EC and TS."""
         ec, ts, *_ = matched.roots
         return cls(
             ec=exp(-ec.x) if isinstance(ec, Root) else None,
@@ -124,6 +132,8 @@ class Temperatures(Displayed):
             ts_error=ts if isinstance(ts, NishimoriError) else None,
             ec_se=matched.standard_error(0),
             ts_se=matched.standard_error(1),
+            n_clusters=data.n_clusters,
+            cluster_name=data.cluster_name,
         )
 
 
@@ -180,4 +190,4 @@ def temperatures_of(data: Rows, *, warn: bool = True, starts: Mapping[str, float
     matched = match(data, *BUILT_IN.values(), starts=begin)
     if warn:
         matched.warn()
-    return Temperatures.from_match(matched)
+    return Temperatures.from_match(matched, data)

@@ -26,7 +26,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole, numeric
 from nishimori._support.progress import Report, silent
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 # Of data with this many numbers more rows are read at a time, to hide the cost of calls.
 _LARGE = 2**25
@@ -41,11 +41,11 @@ _MOST_RANDOM = 2**14
 _UNCHECKED_NUMBERS = 2**26
 
 
-def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int) -> Clusters:
+def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int, *, are_images: bool = False) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
     names, codes = Names.of_rows("cluster", clusters, weights, row, only_counted=True)
-    check_number_of_clusters(len(names.values))
-    return Clusters(codes, len(names.values))
+    check_number_of_clusters(len(names.values), are_images=are_images)
+    return Clusters(codes, len(names.values), are_images)
 
 
 def spread(n_rows: int, size: int) -> HostArray:
@@ -201,7 +201,8 @@ class ReadOptions:
     ``guard`` says what to do if scores look like probabilities though they are taken for logits. ``probability_remedy`` is
     what the message advises in place of saying what they are, and where they should be probabilities and are not;
     ``logits_setting`` is how to say that they are logits, if not with ``input``.
-    ``labelling`` says which rows count.
+    ``labelling`` says which rows count. ``by_image`` if positions that share their first dimension are a cluster, where there
+    are several dimensions: no other clusters were named.
     """
 
     input: Input = "logits"
@@ -213,11 +214,12 @@ class ReadOptions:
     logits_setting: str = ""
     labelling: Labelling = PLAIN
     class_axis: int = -1
+    by_image: bool = False
 
     def scores(self, array: Any) -> Scores:
         """Scores whose type and shape have been checked."""
         if self.class_axis != -1:
-            array = classes_last(array, self.class_axis, self.names[0])
+            array = classes_last(array, self.class_axis, self.names[0], by_image=self.by_image)
         return scores(array, input=self.input, name=self.names[0], floor=self.floor, remedy=self.probability_remedy)
 
     def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
@@ -237,10 +239,17 @@ class ReadOptions:
         """One label, checked weight, cluster and group per row of a table; the labels are not looked at yet."""
         labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
         self.labelling.refuse_no_rows(sample_weight, self.names[1], labels)
+        are_images = clusters is None and self.has_images(table)
+        if are_images:
+            clusters = np.arange(table.leading[0])
         clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
         weights = checked_weights(sample_weight, table.n_samples, table.row)
-        together = None if clusters is None else clusters_of(clusters, weights, table.row)
+        together = None if clusters is None else clusters_of(clusters, weights, table.row, are_images=are_images)
         return labels, weights, together, None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
+
+    def has_images(self, table: Scores) -> bool:
+        """Whether the rows of a table are pixels whose clusters are images."""
+        return self.by_image and len(table.leading) > 1
 
     def rows(
         self,
@@ -268,13 +277,29 @@ class ReadOptions:
         return ArrayRows(table, columns, weights, first_row, n_rows_in_all)
 
 
-def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
-    """Logits whose classes are in another dimension than the last, as a view with the classes there."""
+def classes_last(logits: Any, class_axis: Any, name: str, *, by_image: bool = False) -> Any:
+    """Logits whose classes are in another dimension than the last, as a view with the classes there.
+
+    ``by_image`` if the dimension that is then the first is to be that of images.
+    """
     array = logits if arrays.is_lazy(logits) else numeric(logits, name)
     n_dimensions = len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
         must = f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}"
         raise InputError("class_axis", must, got=repr(class_axis))
     axis = int(class_axis) % n_dimensions
+    if by_image and axis == 0 and n_dimensions > 2:
+        raise no_images(class_axis)
     order = (*(other for other in range(n_dimensions) if other != axis), axis)
     return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)
+
+
+def no_images(class_axis: int) -> InputError:
+    """The error where classes come first, so that the next dimension may be that of images or one of a single image."""
+    alone = f"For one image, pass {setting('clusters', False)}"
+    remedy = f"{alone}: pixels then count as independent, and standard errors are too small."
+    return InputError(
+        "clusters",
+        f"be passed where {setting('class_axis', class_axis)}: no dimension before it can be that of images",
+        remedy=remedy,
+    )

@@ -26,10 +26,14 @@ MOST_CLUSTER_SUMS = 2**27
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Which rows belong together: the number of the cluster of each row, out of ``number`` in all the data."""
+    """Which rows belong together: the number of the cluster of each row, out of ``number`` in all the data.
+
+    ``are_images`` if they were not named: the rows are pixels, and a cluster is an image.
+    """
 
     codes: HostArray
     number: int
+    are_images: bool = False
 
     @property
     def are_rows(self) -> bool:
@@ -38,7 +42,7 @@ class Clusters:
 
     def at_rows(self, rows: slice | HostArray | None) -> "Clusters":
         """The clusters of some rows."""
-        return self if rows is None else Clusters(self.codes[rows], self.number)
+        return self if rows is None else replace(self, codes=self.codes[rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -168,6 +168,7 @@ def open_rows(
     ``floor="auto"``, which those have who fit something. All else is as for `rows`.
     """
     of_file = of_file or {}
+    named = None if clusters is False else clusters
     if choose_floor is None:
         refuse_auto(floor)
     meaning = ReadOptions(
@@ -180,21 +181,23 @@ def open_rows(
         logits_setting=logits_setting,
         labelling=Labelling(ignore_index, shift_labels),
         class_axis=class_axis,
+        by_image=clusters is None and class_axis != -1,
     )
-    passed = Passed(logits, labels, sample_weight, clusters, groups, meaning, of_file, read_ahead, progress)
+    passed = Passed(logits, labels, sample_weight, named, groups, meaning, of_file, read_ahead, progress)
     kind = kind_of(logits, labels)
     _refuse_misplaced(passed, kind)
     if kind == "rows":
-        per_row = {names[1]: labels, "sample_weight": sample_weight, "clusters": clusters, "groups": groups}
+        # The dimension of the classes comes first: functions without standard errors pass ``clusters=False`` beside it.
+        per_row = {"class_axis": None if class_axis == -1 else class_axis}
+        per_row |= {names[1]: labels, "sample_weight": sample_weight, "clusters": clusters, "groups": groups}
         others = {"classes": classes, "floor": meaning.floor, "ignore_index": ignore_index, **of_file}
         others["input"] = None if isinstance(input, str) and input == "logits" else input
-        others["class_axis"] = None if class_axis == -1 else class_axis
         others |= {"shift_labels": shift_labels or None, "read_ahead": read_ahead or None}
         data = _as_they_are(logits, per_row | others, names[0])
     elif kind == "array":
         refuse_name(groups, "group")
         table = meaning.scores(logits)
-        labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
+        labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, named, groups)
         if arrays.is_on_cuda(table.array) and can_stay_on_device(table):
             data = DeviceRows(table, labels, weights, classes, names[1], together, grouped)
         else:

@@ -428,14 +428,24 @@ def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(whole) if [str(number) for number in whole] == texts else tuple(values)
 
 
-def check_number_of_clusters(number: int) -> None:
-    """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of."""
+def check_number_of_clusters(number: int, *, are_images: bool = False) -> None:
+    """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of.
+
+    ``are_images`` if the clusters are those that pixels have where no others are named.
+    """
+    what = "image" if are_images else "cluster"
     if number < 2:
-        got = "one: the spread between clusters is what a standard error is made of"
+        got = f"one: the spread between {what}s is what a standard error is made of"
+        if are_images:
+            more = f"Use several images, or pass {setting('clusters')} if you know which pixels belong together"
+            remedy = (
+                f"{more}. With {setting('clusters', False)} pixels count as independent, and standard errors are too small."
+            )
+            raise InputError("clusters", "be at least two images", got=got, remedy=remedy)
         raise InputError("clusters", "name at least two clusters", got=got, remedy="Leave it out if samples are independent.")
     if number < _FEW_CLUSTERS:
         notice(
-            f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
+            f"Standard errors from {number} {what}s are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
             InputWarning,
         )
 

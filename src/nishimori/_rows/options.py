@@ -36,7 +36,8 @@ class RowOptions(TypedDict, total=False):
         Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
     clusters : array of the shape of ``labels``, optional
         Which samples belong together, for standard errors, such as the tokens of a document: a number or text for each
-        sample, or for each sequence of tokens. For a file, the name of its array or column.
+        sample, or for each sequence of tokens. For a file, the name of its array or column. With ``class_axis``, by default
+        the pixels of an image, which is an entry of the first dimension; False takes pixels as independent.
     groups : array of the shape of ``labels``, optional
         The group of each sample, where results or calibrators differ by group. For a file, the name of its array or column.
     input : {"logits", "probabilities"}, optional
@@ -117,10 +118,12 @@ def takes_rows(
         def wrapper(*arguments: P.args, **options: P.kwargs) -> R:
             for name, value in options.items():
                 if name in refused:
-                    if value is not None and value is not DEFAULTS[name]:
+                    if value is not None and value is not DEFAULTS[name] and not (name == "clusters" and value is False):
                         raise InputError(name, f"be left out of `{function.__name__}`: {refused[name]}")
                 elif name not in names:
                     raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}")
+            if "clusters" in refused and options.get("class_axis", -1) != -1:
+                options["clusters"] = False  # nothing here is made of them, and one image is enough
             return function(*arguments, **options)
 
         added = [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in honoured.items()]

@@ -118,6 +118,16 @@ class Rows(Protocol):
         return clusters is not None and not clusters.are_rows
 
     @property
+    def n_clusters(self) -> int | None:
+        """How many clusters the rows belong to; None if each row is independent."""
+        return None if self.clusters is None else self.clusters.number
+
+    @property
+    def cluster_name(self) -> str:
+        """What results call a cluster."""
+        return "image" if self.clusters is not None and self.clusters.are_images else "cluster"
+
+    @property
     def n_classes(self) -> int:
         """How many columns the logits have."""
 
@@ -213,6 +223,12 @@ def without_rows() -> NoRowsError:
 def with_counts(data: Rows) -> Rows:
     """The rows with weights that are numbers of independent samples; refuses rows that belong together."""
     if data.clusters is not None or data.has_clusters:
+        if data.cluster_name == "image":
+            got, remedy = (
+                "True for pixels, which belong to images",
+                f"If pixels are independent, pass {setting('clusters', False)}.",
+            )
+            raise InputError("counts", "be False where samples belong together", got=got, remedy=remedy)
         raise InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
     duplicate = copy(data)
     object.__setattr__(duplicate, "counts", True)  # also of a user's own rows, whose class may be frozen

@@ -92,7 +92,7 @@ class StoredRows(Pieces[_Block]):
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
         self.stored = stored
         self._n_classes = table.n_classes
-        self._leading = table.leading
+        self.leading = table.leading
 
     @property
     def n_rows(self) -> int:
@@ -115,7 +115,7 @@ class StoredRows(Pieces[_Block]):
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         clusters = None if self.clusters is None else self.clusters.at_rows(rows)
         groups = None if self.groups is None else self.groups.at_rows(rows)
-        scores = replace(self.meaning.scores(native), leading=self._leading)
+        scores = replace(self.meaning.scores(native), leading=self.leading)
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
     def sample(self, size: int) -> ArrayRows | None:

@@ -6,6 +6,7 @@ groups need to know all of them.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -26,6 +27,9 @@ _NEEDED = ("logits", "labels")
 _NAMED = ("clusters", "groups")
 _KEYS = (*_NEEDED, "sample_weight", *_NAMED)
 
+
+# A batch has fewer images than two to this power, so that the number of the batch and that of the image in it are one number.
+_IMAGES = 32
 
 _Numbered = tuple[int, Any]
 """A batch after its number."""
@@ -58,11 +62,12 @@ class StreamRows(Pieces[_Numbered]):
         self._named: tuple[str, ...] | None = None  # what the batches name of their rows; None before the first was seen
         self._all_names: dict[str, Names] | None = None  # what they name in all
         self._codes: dict[str, HostArray] = {}  # of all rows
+        self.has_images = False  # whether clusters are images, because batches name none
 
     @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
         clusters: Clusters | None = self._of_all_rows("clusters")
-        return clusters
+        return None if clusters is None else replace(clusters, are_images=self.has_images)
 
     @property
     def groups(self) -> Groups | None:  # type: ignore[override]
@@ -114,7 +119,7 @@ class StreamRows(Pieces[_Numbered]):
         for name, own_names in names.items():
             self._codes[name] = np.concatenate([own_names.renumber(part, codes) for part, codes in parts[name]])
         if "clusters" in names:
-            check_number_of_clusters(len(names["clusters"].values))
+            check_number_of_clusters(len(names["clusters"].values), are_images=self.has_images)
         return names
 
     def read(self) -> Generator[_Numbered, None, None]:
@@ -142,13 +147,16 @@ class StreamRows(Pieces[_Numbered]):
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
             return None, {}
+        table = self.meaning.scores(array)
+        if batch.get("clusters") is None and self.meaning.has_images(table):
+            self.has_images = True
+            batch = {**batch, "clusters": (piece[0] << _IMAGES) + np.arange(table.leading[0])}
         named = tuple(name for name in _NAMED if batch.get(name) is not None)
         if self._named is None:
             self._named = named
         if named != self._named:
             first = " and ".join(self._named) or "neither clusters nor groups"
             raise InputError("each batch", f"name {first}, as the first one does", got=named)
-        table = self.meaning.scores(array)
         rows = self.meaning.rows(table, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
         return rows, {name: table.per_row(batch[name], name) for name in named}
 

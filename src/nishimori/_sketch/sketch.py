@@ -220,10 +220,11 @@ class Sketch(Displayed, Rows):
                 clusters = data.clusters.codes
             added = data.gather(self._survey) if clusters is None else self._contents_of_clusters(data, clusters)
             if clusters is None and data.clusters is not None:
+                independent = f" Or pass {setting('clusters', False)} to `rows`." if data.cluster_name == "image" else ""
                 raise InputError(
                     "logits",
                     "not bring clusters of its own, if it is not in memory: all rows of a cluster must be in one update",
-                    remedy="Update the sketch with each batch: `sketch.update(logits, labels, clusters=...)`.",
+                    remedy=f"Update the sketch with each batch: `sketch.update(logits, labels, clusters=...)`.{independent}",
                 )
         except NoRowsError:
             # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.

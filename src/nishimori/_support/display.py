@@ -158,3 +158,8 @@ def _short(value: Any) -> str:
 def plural(number: int, noun: str) -> str:
     """A number of things, such as "1 sample" and "10,000 samples"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def note_on_clusters(name: str) -> list[str]:
+    """The note that error bars are by image, where no clusters were named; else no note."""
+    return ["Standard errors are by image (first axis)."] if name == "image" else []

@@ -89,6 +89,7 @@ def _(
         ts_se=ts.se,
         ec_bounds=ec.bounds,
         ts_bounds=ts.bounds,
+        n_clusters=data.n_clusters,
     )
 
 

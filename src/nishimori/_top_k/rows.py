@@ -17,6 +17,7 @@ from nishimori._rows.entry import Passed
 from nishimori._rows.labels import checked_weights, class_indices
 from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import percent
 from nishimori._support.warnings import notice
 from nishimori._top_k.top_k import ListedBatch, TopK
 from nishimori._top_k.unlisted_mass import TailLevels, Tails
@@ -31,6 +32,14 @@ _LOOKED_AT, _ENOUGH_VALUES, _MOST_DECIMALS, _NEAR = 1000, 100, 5, 0.2
 
 # If the tail is smaller than the rounding in more than this share of the samples, bounds are not to be relied on.
 _MOST_SMALL = 0.1
+
+
+# Labels of fewer samples may be far from the lists by chance. Those of the right samples are among the listed classes about as
+# often as these are probable; a share this many times smaller is no model's, but another sample's.
+_TELLING_ROWS, _HARDLY_LISTED = 100, 0.1
+
+# Labels fit another sample better only if they do so by this many standard errors, at their largest.
+_CLEARLY = 4
 
 
 class TopKRows(Rows):
@@ -147,4 +156,31 @@ def open_top_k(passed: Passed) -> TopKRows:
     weights = checked_weights(sample_weight, scores.n_samples, scores.row)
     clusters = scores.per_row(passed.clusters, "clusters")
     together = None if clusters is None else clusters_of(clusters, weights, scores.row)
-    return TopKRows(lists, class_indices(labels, meaning.classes, scores, name, weights), weights, together, name)
+    columns = class_indices(labels, meaning.classes, scores, name, weights)
+    _refuse_misaligned(lists, columns, weights, name)
+    return TopKRows(lists, columns, weights, together, name)
+
+
+def _refuse_misaligned(lists: TopK, columns: HostArray, weights: HostArray, name: str) -> None:
+    """Refuse labels that fit the list of a neighbouring sample better than their own, or that are hardly ever listed."""
+    (kept,) = np.nonzero(weights)
+    if len(kept) < _TELLING_ROWS:
+        return
+    logs, indices = lists.listed(kept)
+    top, labels = indices[np.arange(len(kept)), logs.argmax(axis=1)], columns[kept]
+    must, question = "be the true class of each sample", "Are the labels misaligned?"
+    own = float((top == labels).mean())
+    for shift, neighbour in ((1, "after"), (-1, "before")):
+        there = float((top == np.roll(labels, shift)).mean())
+        if there > 2 * own and there - own > _CLEARLY / np.sqrt(len(kept)):
+            got = f"{percent(own)} at the most probable class of their sample, {percent(there)} at that of the one {neighbour}"
+            remedy = (
+                f"{question} Shift them by one position in each sequence, so that each is the class that its list predicts."
+            )
+            raise InputError(name, must, got=got, remedy=remedy)
+    listed = float(((indices == labels[:, None]) & (logs > -np.inf)).any(axis=1).mean())
+    mass = float(np.exp(logs).sum(axis=1).mean())
+    if listed < _HARDLY_LISTED * mass:
+        got = f"{percent(listed)} of them among the listed classes, whose probabilities sum to {percent(mass)}"
+        remedy = f"{question} Each must be the class that its list predicts, numbered as `indices` are."
+        raise InputError(name, must, got=got, remedy=remedy)

@@ -311,6 +311,10 @@ class TopK:
             vocabulary_size=self.vocabulary_size,
         )
 
+    def listed(self, numbers: HostArray) -> tuple[HostArray, HostArray]:
+        """The checked log-probabilities of the rows with these ``numbers``, and their classes."""
+        return self._checked_logs(numbers), self._indices[numbers]
+
     def _per_row(self, values: Any) -> HostArray | None:
         """The log-probabilities of the labels, one per row."""
         if values is None:

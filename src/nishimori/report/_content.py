@@ -303,6 +303,8 @@ def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows.append(("Validation samples", count(results["data"]["n_validation"])))
     if results["data"]["measured_on"] == "test":
         rows.append(("Test samples", count(results["data"]["n_measured"])))
+    if results["data"]["error_bars"]:
+        rows.append(("Standard errors", results["data"]["error_bars"]))
     if origin["command"]:
         rows.append(("Command", origin["command"]))
     return rows

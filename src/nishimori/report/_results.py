@@ -35,6 +35,7 @@ from nishimori._rows.rows import Rows, without_chosen_floor
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
 from nishimori._support import arrays
+from nishimori._support.display import plural
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
@@ -200,11 +201,20 @@ def _about(comparison: Comparison, data: Rows, second: str) -> dict[str, Any]:
         "n_classes": data.n_classes,
         "of_claims": data.is_claims,
         "is_sketch": bool(absent_parts(data)),
+        "error_bars": _error_bars(card),
         "data_digest": data.digest,
         "accuracy": card.accuracy,
         "accuracy_se": card.accuracy_se,
         "positive": None if (share := second_share(card)) is None else {"name": second, "share": share},
     }
+
+
+def _error_bars(card: Scorecard) -> str:
+    """What error bars take as independent; empty where these are samples."""
+    if card.n_clusters is None:
+        return ""
+    which = " (first axis)" if card.cluster_name == "image" else ""
+    return f"by {card.cluster_name}{which}: {plural(card.n_clusters, card.cluster_name)}"
 
 
 def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Compared, n_bins: int) -> dict[str, Any]:

@@ -120,6 +120,7 @@ _REPORT = {
         **same("n_validation n_measured n_classes", _COUNT),
         "measured_on": one_of("test", "validation"),
         "of_claims": Maybe(FLAG, False),
+        "error_bars": Maybe(TEXT, ""),
         "is_sketch": FLAG,
         "accuracy": NUMBER,
         "data_digest": Maybe(_NAME, None),

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from mmap import mmap
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nishimori._rows.array_rows import ArrayRows, ReadOptions
+from nishimori._rows.array_rows import ArrayRows, ReadOptions, no_images
 from nishimori._rows.labels import Labelling, are_signs, encode_values, flat_labels
 from nishimori._rows.scores import Scores
 from nishimori._rows.stream_rows import in_batch
@@ -28,6 +28,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import enumeration
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
+from nishimori.torch._map_modules import positions
 from nishimori.torch._run import (
     AS_THEY_ARE,
     Pick,
@@ -74,21 +75,25 @@ class Returned(NamedTuple):
 class Rule(NamedTuple):
     """How logits, labels and clusters follow from a batch, and which labels count.
 
-    ``class_axis`` is the dimension of the classes where the logits come from; here they are moved to the end.
+    ``class_axis`` is the dimension of the classes where the logits come from; here they are moved to the end. ``clusters`` is a
+    key; where nothing is said of clusters and ``class_axis`` is passed, they are images, which are numbered from
+    ``first_image``. ``by_position`` makes the place of a row in its sequence, or image, its group.
     """
 
     labels: str = LABELS
     forward: Forward | None = None
     needs_groups: bool = False
-    clusters: str | None = None
+    clusters: str | Literal[False] | None = None
     labelling: Labelling = Labelling(IGNORED)
     class_axis: int = -1
     output: Pick = None
     sample_weight: str | None = None
+    by_position: bool = False
+    first_image: int = 0
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
-        if self.clusters is not None and not isinstance(self.clusters, str):
+        if self._cluster_key is not None and not isinstance(self.clusters, str):
             raise InputError(
                 "clusters",
                 "be the key of the clusters, such as the numbers of documents, in each batch",
@@ -106,7 +111,7 @@ class Rule(NamedTuple):
             must = "be left out where `forward` is passed, which returns the weights"
             remedy = 'Return `{"logits": logits, "labels": labels, "sample_weight": weights}`.'
             raise InputError("sample_weight", must, got=repr(self.sample_weight), remedy=remedy)
-        if self.forward is not None and self.clusters is not None:
+        if self.forward is not None and self._cluster_key is not None:
             must, got = "be left out where `forward` is passed", f"{self.clusters!r}: `forward` returns the clusters"
             raise InputError("clusters", must, got=got, remedy=f"Pass {_WITH_CLUSTERS}.")
         if self.forward is None and self.needs_groups:
@@ -131,6 +136,29 @@ class Rule(NamedTuple):
             raise self._failure(f"{short(error)} in batch {number}", batch) from error
         return returned._replace(logits=classes_last(returned.logits, self.class_axis))
 
+    @property
+    def _cluster_key(self) -> str | None:
+        """The key of the clusters in a batch."""
+        return None if self.clusters is False else self.clusters
+
+    def with_own_names(self, returned: Returned, n_images: int) -> tuple[Returned, int]:
+        """What was returned, with images as clusters and positions as groups where that is wanted.
+
+        ``n_images`` is how many images came before; the second value is how many there are now.
+        """
+        leading = tuple(returned.logits.shape[:-1])
+        if self.by_position:
+            if returned.groups is not None:
+                raise InputError("groups_by_position", "be False where `forward` returns groups", got="True")
+            returned = returned._replace(groups=np.broadcast_to(positions(returned.logits), leading))
+        if self.class_axis == -1 or self.clusters is not None or returned.clusters is not None or len(leading) < 2:
+            return returned, n_images
+        if self.class_axis % (len(leading) + 1) == 0:
+            raise no_images(self.class_axis)
+        first = self.first_image + n_images
+        images = np.arange(first, first + leading[0], dtype=np.int64 if self.first_image else np.int32)
+        return returned._replace(clusters=images), n_images + leading[0]
+
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         """What the network returns for the entries of a batch, and those that it does not get."""
         weights = None
@@ -141,7 +169,7 @@ class Rule(NamedTuple):
                 raise InputError("sample_weight", "be the key of the weights in each batch", got=got)
             weights = batch[self.sample_weight]
             batch = {key: value for key, value in batch.items() if key != self.sample_weight}
-        inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
+        inputs, target, clusters = _split(batch, self.labels, self._cluster_key, number)
         remedy = "Say where the logits are: `output=0`, `output='key'`, or a function of the output."
         logits = logits_of(answer(model, move_to_device(inputs, device)), remedy, pick=self.output)
         return Returned(logits, target, None, clusters, weights)
@@ -179,7 +207,7 @@ class Rule(NamedTuple):
             return
         own = self.forward is not None  # which may take any other entry for the labels
         if isinstance(batch, Mapping):
-            names = {"input_ids"} if own else {*batch} - {self.labels, self.clusters}
+            names = {"input_ids"} if own else {*batch} - {self.labels, self._cluster_key}
             inputs = {name: batch[name] for name in batch if name in names}
         else:
             inputs = {} if own else {f"batch[{i}]": field for i, field in enumerate(batch[:-1])}

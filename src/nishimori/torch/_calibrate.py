@@ -1,8 +1,9 @@
 """`calibrate`: a network, calibrated from a validation loader by any method."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._loader import AS_LOGITS, INSTEAD, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
-from nishimori.torch._ranks import Exchange, joint
+from nishimori.torch._ranks import Exchange, first_image, joint, warn_of_unused_ranks
 from nishimori.torch._run import Pick
 
 if TYPE_CHECKING:
@@ -34,11 +35,12 @@ def calibrate(
     output: Pick = None,
     method: "str | Calibrator" = "adaptive",
     labels: str = LABELS,
-    clusters: str | None = None,
+    clusters: str | Literal[False] | None = None,
     sample_weight: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
     class_axis: int = -1,
+    groups_by_position: bool = False,
     keep_up_to: float | None = None,
     reread: bool = False,
     keep_probe: bool = True,
@@ -56,12 +58,17 @@ def calibrate(
     model, loader, forward, output, labels, clusters, sample_weight, ignore_index, shift_labels, class_axis, device, progress
         As for `collect`. A ``model`` that is a `Calibrated` knows its ``class_axis``. The network must not have been trained on
         these samples. For a temperature per group, ``forward`` returns groups too. Standard errors take clusters as
-        independent, such as documents, and not samples, such as tokens.
+        independent, such as documents, and not samples, such as tokens; with ``class_axis`` they take images so, unless
+        ``clusters=False``.
     method : str or Calibrator
         "adaptive": between the next two, and closer to "ec" the more samples there are (`AdaptiveConsistency`). "ec":
         expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none":
         T = 1. Or another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give
         it parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
+    groups_by_position : bool
+        A temperature for each position of a sequence, or each pixel of an image, with ``method="group"``: the position is the
+        group, as in `collect`. The `Calibrated` then knows the groups by itself. Positions without labels, such as the last one
+        with ``shift_labels``, have the common temperature.
     keep_up_to : float, optional
         How many bytes of logits are kept, on the CPU. Beyond that, all rows are added to a `Sketch` and forgotten: T is that of
         all rows up to 1e-6 of its value. By default 100 MB; and 1 GB with clusters or for methods that need rows, such as
@@ -74,7 +81,8 @@ def calibrate(
         with them that the network then gives the calibrated logits. They are in no file, pickle or state dict.
     across_ranks : bool or torch.distributed.ProcessGroup
         True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
-        return the same T on all of them. All ranks must call this function. A process group: only its ranks.
+        return the same T on all of them. All ranks must call this function. A process group: only its ranks. False: use the
+        samples of this rank alone; where there are several ranks, a warning on rank 0 says so.
 
     Returns
     -------
@@ -98,12 +106,16 @@ def calibrate(
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
-        chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
+        chosen, labelling = _new_calibrator(method, groups_by_position), Labelling(ignore_index, shift_labels)
         if keep_up_to is not None:
             between("keep_up_to", keep_up_to, 0, inf)
         fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
         needs_groups = getattr(fitted, "by", None) == "groups"
-        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis, pick, sample_weight)
+        if groups_by_position and not needs_groups:
+            remedy = "Pass `method='group'`."
+            raise InputError("method", "have groups where `groups_by_position=True`", got=repr(method), remedy=remedy)
+        returns_groups, by_position = needs_groups and not groups_by_position, groups_by_position
+        return chosen, Rule(labels, forward, returns_groups, clusters, labelling, axis, pick, sample_weight, by_position)
 
     opened: list[LoaderRows] = []
 
@@ -114,18 +126,27 @@ def calibrate(
         return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
     ranks = None if across_ranks is False else Exchange(None if across_ranks is True else across_ranks)
+    if ranks is None:
+        warn_of_unused_ranks()
     # What is wrong with the arguments on one rank, all ranks say.
     chosen, rule = check_arguments() if ranks is None else ranks.own_value(check_arguments)
     guard: Guard = "refuse" if chosen.input is None else None  # for outputs that look like probabilities
     if ranks is None:
         data = read(guard)
         if data.sketch is None and data.clusters is not None:
-            data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)))
+            data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)), are_images=opened[0].has_images)
     else:
+        rule = rule._replace(first_image=first_image(ranks.rank))
         _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
-    calibrated = Calibrated(network, fitted, class_axis=rule.class_axis, output=pick)
+    has_images = bool(opened) and opened[0].has_images
+    if ranks is not None:
+        has_images = any(list(ranks.values(lambda: has_images)))
+    if temperatures.n_clusters is not None and has_images:
+        temperatures = replace(temperatures, cluster_name="image")  # also of a sketch, which does not know it
+    options: dict[str, Any] = {"class_axis": rule.class_axis, "output": pick, "groups_by_position": groups_by_position}
+    calibrated = Calibrated(network, fitted, **options)
     calibrated.temperatures = temperatures
     calibrated.sketch = data.sketch
     calibrated._probe = opened[0].probe if opened else None
@@ -144,7 +165,7 @@ def _refuse_other_calls(ranks: Exchange, chosen: str, rule: Rule) -> None:
         )
 
 
-def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
+def _new_calibrator(method: "str | Calibrator", groups_by_position: bool) -> "Calibrator":
     """A calibrator of the user's own, copied, so that theirs stays as it was; or one by the name of its method."""
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415
@@ -153,7 +174,8 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
     from nishimori._methods.fitted_method import check_constructor  # noqa: PLC0415
 
     if not isinstance(method, Calibrator):
-        return nishimori.calibrator(method)
+        named = groups_by_position and method == "group"
+        return nishimori.calibrator(method, **({"by": "groups"} if named else {}))
     check_constructor(method)
     if method.input not in (None, "logits"):
         raise InputError(
@@ -194,7 +216,7 @@ def _fit_to(data: Any, chosen: "Calibrator") -> "tuple[Calibrator, Temperatures]
     observable = chosen._observable(data.n_classes)
     if observable is None:
         matched = match_both(data)
-        return chosen._adopt(data, data, Adaptive().choose(matched)), Temperatures.from_match(matched)
+        return chosen._adopt(data, data, Adaptive().choose(matched)), Temperatures.from_match(matched, data)
     wanted = observables_of(chosen, data.n_classes)
     matched = match(data, *wanted)
-    return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.from_match(matched)
+    return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.from_match(matched, data)

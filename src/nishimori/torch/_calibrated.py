@@ -113,6 +113,9 @@ class Calibrated(ExactBuffers):
     output : str, int or callable, optional
         Where the logits are in what the network returns: a key, an index, or a function that picks them. With a function, the
         `Calibrated` returns the calibrated logits alone.
+    groups_by_position : bool
+        For a map with a temperature per group: whether the group of a row is its position in the sequence, or in the image,
+        from 0. Calls then need no ``groups``.
 
     Attributes
     ----------
@@ -127,6 +130,8 @@ class Calibrated(ExactBuffers):
         state dict. None if it is not known, as for a number T; then any number will do.
     class_axis : int
         As passed. It is part of the state dict if it is not -1.
+    groups_by_position : bool
+        As passed. It is part of the state dict if it is True.
     method : str
         How the map was chosen; "fixed" if it was passed or loaded.
     temperatures : Temperatures or None
@@ -144,7 +149,8 @@ class Calibrated(ExactBuffers):
     none. What else the network computes from its logits does not use the map: fold the map into the weights if it should.
 
     With one temperature per group, pass the groups by name after the arguments of the network: ``calibrated(x, groups=groups)``
-    and ``calibrated.predict_proba(x, groups=groups)``: one per sample or sequence, or one per token.
+    and ``calibrated.predict_proba(x, groups=groups)``: one per sample or sequence, or one per token. With
+    ``groups_by_position`` they are the positions, counted from the first one in the call.
 
     Examples
     --------
@@ -177,9 +183,11 @@ class Calibrated(ExactBuffers):
         *,
         class_axis: int = -1,
         output: Pick = None,
+        groups_by_position: bool = False,
     ) -> None:
         super().__init__()
         check_pick(output)
+        self.groups_by_position: bool = groups_by_position
         self._pick: Pick = output
         self.class_axis: int = class_axis
         check_module(model)
@@ -229,7 +237,8 @@ class Calibrated(ExactBuffers):
             return scale_logits(logits, self.temperature)
         if not self.needs_groups:  # temperatures of groups divide whatever the order of the dimensions is
             check_classes(logits, self.n_classes, self.class_axis)
-        mapped: Tensor = self.mapping(classes_last(logits, self.class_axis), groups)
+        own = {"by_position": self.groups_by_position} if self.needs_groups else {}
+        mapped: Tensor = self.mapping(classes_last(logits, self.class_axis), groups, **own)
         return classes_back(mapped, self.class_axis)
 
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -359,7 +368,13 @@ class Calibrated(ExactBuffers):
 
     def _groups_in(self, kwargs: dict[str, Any]) -> Any:
         """The argument ``groups``, taken out of those for the network, if the map needs groups."""
-        return kwargs.pop("groups", None) if self.needs_groups else None
+        if not self.needs_groups:
+            return None
+        groups = kwargs.pop("groups", None)
+        if groups is None and self.groups_by_position and kwargs.get("past_key_values") is not None:
+            got = "None with `past_key_values`: it is not known how many positions came before"
+            raise InputError("groups", "be the position of each row", got=got, remedy="Pass whole sequences, or `groups`.")
+        return groups
 
     def _logits(self, *args: Any, **kwargs: Any) -> Tensor:
         """The logits of the network in eval mode, not yet calibrated."""
@@ -387,6 +402,8 @@ class Calibrated(ExactBuffers):
             own = None if self.mapping is None else self.mapping.n_classes
             self.n_classes = n_classes if own is None else own
             self.class_axis = self.class_axis if axis is None else axis
+            by_position = _stored_number(state_dict, f"{prefix}groups_by_position", unexpected, errors)
+            self.groups_by_position = self.groups_by_position if by_position is None else bool(by_position)
             self.method, self.temperatures, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
             self._folded_outside = None
 
@@ -397,6 +414,8 @@ class Calibrated(ExactBuffers):
             destination[f"{prefix}n_classes"] = torch.tensor(self.n_classes, device="cpu")
         if self.class_axis != -1:
             destination[f"{prefix}class_axis"] = torch.tensor(self.class_axis, device="cpu")
+        if self.groups_by_position:
+            destination[f"{prefix}groups_by_position"] = torch.tensor(1, device="cpu")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]

@@ -11,11 +11,11 @@ each time. Whether random numbers were drawn is told by the states of PyTorch's 
 a network that draws none is not run twice.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from functools import reduce
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -134,12 +134,15 @@ class LoaderRows(StreamRows):
     def read(self) -> Generator[tuple[int, BatchRows], None, None]:
         """The rows of each batch, on the device of the network. Close it, to restore the modes of the network."""
         shape: tuple[int, ...] | None = None
-        n_rows, n_counted = 0, 0
+        n_rows, n_counted, n_images = 0, 0, 0
         with evaluating(self._model), closing(super().read()) as numbered:
             for number, batch in numbered:
                 is_first = self._named is None
                 states = _random_states(self._device) if is_first else []
                 returned = self._returned(batch, number, is_first=is_first)
+                named, n_images = self.rule.with_own_names(returned, n_images)
+                self.has_images = named.clusters is not None and returned.clusters is None
+                returned = named
                 self.rule.refuse_padding(batch, returned.labels, number)
                 rows = batch_rows(returned, number, shape, self.rule.labelling)
                 shape = shape or tuple(returned.logits.shape)
@@ -277,6 +280,7 @@ class Collected(NamedTuple("Collected", [("logits", Tensor), ("labels", Tensor)]
         Of the rows that count, in the order of the loader.
     clusters : array or None
         The cluster of each row, if they were asked for: ``nishimori.temperatures(*collected, clusters=collected.clusters)``.
+        With ``class_axis`` by default the number of the image of each pixel.
     groups : array or None
         The group of each row, if ``forward`` returned them.
     sample_weight : array or None
@@ -295,11 +299,12 @@ def collect(
     forward: Forward | None = None,
     output: Pick = None,
     labels: str = LABELS,
-    clusters: str | None = None,
+    clusters: str | Literal[False] | None = None,
     sample_weight: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
     class_axis: int = -1,
+    groups_by_position: bool = False,
     device: torch.device | str | None = None,
     progress: bool | None = None,
 ) -> Collected:
@@ -326,7 +331,9 @@ def collect(
         function that picks them.
     labels, clusters : str
         The keys of the labels and, if wanted, of the clusters where batches are mappings. Clusters say which samples belong
-        together, such as the number of the document of each token or sequence. The model gets neither.
+        together, such as the number of the document of each token or sequence. The model gets neither. With ``class_axis``
+        the clusters are by default the images, which are numbered over all batches; ``clusters=False`` takes pixels as
+        independent.
     sample_weight : str, optional
         The key of the weights, where batches are mappings: one per sample, or per sequence of tokens. The model does not get
         it.
@@ -338,6 +345,9 @@ def collect(
     class_axis : int
         Which dimension of the logits is that of the classes, such as 1 for segmentation, (n, classes, height, width). The
         labels have the other dimensions.
+    groups_by_position : bool
+        Whether the group of each row is its position, from 0: that of a token in its sequence, or of a pixel in its image, row
+        by row. With ``shift_labels`` it is the position whose logits they are, not that of the label.
     device : torch.device or str, optional
         Where to run; the model is moved there. By default batches are moved to the device of the model's weights.
     progress : bool, optional
@@ -357,7 +367,8 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis, output, sample_weight)
+    labelling = Labelling(ignore_index, shift_labels)
+    rule = Rule(labels, forward, False, clusters, labelling, class_axis, output, sample_weight, groups_by_position)
     data = LoaderRows(model, loader, rule, device)
     with show_progress(progress) as report, closing(data.read()) as numbered:
         parts, _ = keep_rows(numbered, data.n_batches, report)
@@ -367,15 +378,18 @@ def collect(
 
 
 def keep_rows(
-    batches: Iterable[tuple[int, BatchRows]], n_batches: int | None, report: Report, keep_up_to: float = inf
+    batches: Iterable[tuple[int, BatchRows]],
+    n_batches: int | None,
+    report: Report,
+    limit: Callable[[BatchRows], float] = lambda _: inf,
 ) -> tuple[list[BatchRows], BatchRows | None]:
-    """Check rows and copy them to the CPU, and return them with the first batch that would exceed ``keep_up_to`` bytes."""
+    """Check rows and copy them to the CPU, and return them with the first batch that would exceed ``limit``, in bytes."""
     parts: list[BatchRows] = []
     n_bytes = 0
     report(READING, 0, n_batches)
     for number, rows in batches:
         n_bytes += len(rows.counted) * rows.scores.array[0].nbytes
-        if n_bytes > keep_up_to:
+        if n_bytes > limit(rows):
             return parts, rows
         with naming_batch(number):
             for _ in rows.rows:  # which checks their values
@@ -418,14 +432,20 @@ def read_to_fit(
     data: LoaderRows, chosen: "Calibrator", keep_up_to: float | None, *, reread: bool, progress: bool | None
 ) -> FitData:
     """Keep up to ``keep_up_to`` bytes of logits; beyond, sum them in a sketch, or read the loader again in each pass."""
-    if keep_up_to is None:  # clusters in a sketch must follow each other, which a loader that shuffles does not give
-        keep_up_to = _KEPT_BEFORE_A_SKETCH if _takes_sums(chosen) and data.rule.clusters is None else _KEPT_FOR_ROWS
+
+    def limit(rows: BatchRows) -> float:
+        if keep_up_to is not None:
+            return keep_up_to
+        # Clusters in a sketch must follow each other. Images do; a loader that shuffles does not give others so.
+        can_forget = _takes_sums(chosen) and ("clusters" not in rows.names or data.has_images)
+        return _KEPT_BEFORE_A_SKETCH if can_forget else _KEPT_FOR_ROWS
+
     with show_progress(progress) as report, closing(data.read()) as numbered:
-        parts, beyond = keep_rows(numbered, data.n_batches, report, keep_up_to)
+        parts, beyond = keep_rows(numbered, data.n_batches, report, limit)
         if beyond is None:
             return _open_kept(join_rows(parts), data.meaning)
         if not reread:
-            _refuse_if_it_needs_rows(chosen, keep_up_to)
+            _refuse_if_it_needs_rows(chosen, limit(beyond))
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
             grid = _FINE_GRID if data.n_classes >= _MANY_CLASSES else {}

@@ -11,6 +11,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from math import prod
 from typing import Any, Self, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from nishimori._rows.batch import Groups
 from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.around import innermost
@@ -158,13 +160,16 @@ class GroupTemperaturesModule(MapModule):
         temperatures = self.get_buffer("temperatures").detach().cpu().double().numpy()
         return GroupTemperatures(tuple(names), temperatures, float(self.get_buffer("common")))
 
-    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:
-        """The logits, divided by the temperature of the group of each entry of the first dimension, or of each position."""
+    def forward(self, logits: Tensor, groups: Any = None, *, by_position: bool = False) -> Tensor:
+        """The logits, divided by the temperature of the group of each entry of the first dimension, or of each position.
+
+        Where no groups are passed, ``by_position`` makes the positions after the first dimension the groups.
+        """
         wide = refuse_number(logits).to(wide_dtype(logits))
-        divisors: Tensor = self._temperatures(wide, groups)
+        divisors: Tensor = self._temperatures(wide, groups, by_position=by_position)
         return wide / divisors
 
-    def _temperatures(self, logits: Tensor, groups: Any) -> Tensor:
+    def _temperatures(self, logits: Tensor, groups: Any, *, by_position: bool) -> Tensor:
         """What each row is divided by. The names are looked up on the host, so this is not part of a compiled graph."""
         if is_in_graph():
             raise InputError(
@@ -172,6 +177,11 @@ class GroupTemperaturesModule(MapModule):
                 "not have one temperature per group to be exported: names of groups are looked up outside of the graph",
                 remedy="Export one network per group: `Calibrated(model, T)` with the T of the group.",
             )
+        if groups is None and by_position:
+            places = positions(logits)
+            encoded = Groups(places.reshape(-1), tuple(range(places.size)))  # those without a temperature have the common one
+            divisors = self.map.divisor(np.empty((places.size, 0)), encoded)
+            return torch.as_tensor(divisors).to(logits).reshape(1, *places.shape, 1)
         if groups is None:
             raise InputError(
                 "groups",
@@ -192,6 +202,16 @@ def _keep_lookup_out_of_graphs() -> None:
     It is not a decorator of the method, because ``torch.compiler.disable`` imports the compiler, which takes seconds.
     """
     GroupTemperaturesModule._temperatures = torch.compiler.disable(GroupTemperaturesModule._temperatures)  # type: ignore[method-assign,no-untyped-call]
+
+
+def positions(logits: Tensor) -> HostArray:
+    """The place of each row in its sequence, or of each pixel in its image; ``logits`` have their classes last."""
+    inner = tuple(logits.shape[1:-1])
+    if not inner:
+        must = "be False where logits have one row per sample, as in shape (n, n_classes)"
+        raise InputError("groups_by_position", must, got=f"True for shape {tuple(logits.shape)}")
+    places: HostArray = np.arange(prod(inner)).reshape(inner)
+    return places
 
 
 def encode_groups(groups: Any, logits: Tensor) -> Groups:

@@ -13,7 +13,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from math import ceil
+from math import ceil, prod
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
-from nishimori._rows.batch import Batch, Names
+from nishimori._rows.batch import Batch, Clusters, Names
 from nishimori._rows.device_rows import DeviceRows
 from nishimori._rows.entry import load_array, open_rows
 from nishimori._rows.labels import check_number_of_clusters
@@ -38,7 +38,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import enumeration
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
-from nishimori.errors import FormatError, InputError, InputWarning, MergeError, NishimoriError, NoRowsError
+from nishimori.errors import FormatError, InputError, InputWarning, MergeError, NishimoriError, NoRowsError, setting
 from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData
 
 V = TypeVar("V")
@@ -118,6 +118,16 @@ class Exchange:
         return kind(f"{rank}: {text}")
 
 
+def warn_of_unused_ranks() -> None:
+    """Warn on rank 0 that the samples of other ranks are not used, where there are some."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 and dist.get_rank() == 0:
+        notice(
+            f"Only the samples of rank 0 are used, not those of the other {dist.get_world_size() - 1}. To use all, pass "
+            "`across_ranks=True` on every rank.",
+            InputWarning,
+        )
+
+
 def _unpickle(message: bytes) -> Any:
     """What another rank has sent. It runs the same script, so it is trusted as this one is."""
     return pickle.loads(message)  # noqa: S301
@@ -173,14 +183,41 @@ def across_ranks(
     """
     ranks = Exchange(group)
     clusters, own = options.get("clusters"), options.copy()
-    own["clusters"] = None  # which are numbered alike on all ranks
+    has_axis = options.get("class_axis", -1) != -1
+    own["clusters"] = False if has_axis else None  # clusters are numbered alike on all ranks
     rows = ranks.own_value(lambda: _own(logits, labels, own))
-    return _shared_rows(ranks, rows, clusters, ReadOptions(guard="refuse"))
+    by_image = clusters is None and has_axis
+    if by_image:
+        clusters = ranks.own_value(lambda: _images(rows, ranks.rank))
+    elif clusters is False:
+        clusters = None
+    return _shared_rows(ranks, rows, clusters, ReadOptions(guard="refuse", by_image=by_image))
+
+
+def first_image(rank: int) -> int:
+    """The number of the first image of a rank; those of other ranks have other numbers, because no rank has 2**40 images."""
+    return rank << 40
+
+
+def _images(rows: Rows | None, rank: int) -> HostArray | None:
+    """The number of the image of each row of this rank; None where rows have one dimension."""
+    if rows is None:
+        return None
+    if not isinstance(rows, _HELD):
+        remedy = f"Pass arrays, or {setting('clusters', False)} if pixels are independent."
+        raise InputError(
+            "clusters", "be images, for which arrays are needed here", got=f"a {type(rows).__name__}", remedy=remedy
+        )
+    leading = rows.leading if isinstance(rows, StoredRows) else rows.scores.leading
+    if len(leading) < 2:
+        return None
+    return np.repeat(first_image(rank) + np.arange(leading[0]), prod(leading[1:]))
 
 
 def _shared_rows(ranks: Exchange, rows: Rows | None, clusters: Any, meaning: ReadOptions) -> "RankRows":
     """The rows of all ranks, with clusters and groups that are numbered alike on all of them."""
-    return RankRows(ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), meaning)
+    names = _share_clusters(ranks, rows, clusters, are_images=meaning.by_image)
+    return RankRows(ranks, rows, names, _share_groups(ranks, rows), meaning)
 
 
 def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sketch:
@@ -254,6 +291,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
         if data.sketch is None and data.rows.clusters is not None:
             raise InputError(
                 "`clusters` with `reread=True` cannot be used across ranks. Leave out `reread`, or raise `keep_up_to`."
+                + (" With `clusters=False` pixels count as independent." if data.rows.cluster_name == "image" else "")
             )
         return data
 
@@ -354,7 +392,8 @@ class RankRows(Rows):
         self.input = next(filter(None, inputs))
         self.n_rows = _total(numbers_of_rows)
         if clusters is not None:  # only their number is asked for here; each rank has the codes of its own rows
-            self.clusters = clusters.with_codes(np.broadcast_to(np.int64(0), (self.n_rows or 0,)))
+            codes = np.broadcast_to(np.int64(0), (self.n_rows or 0,))
+            self.clusters = Clusters(codes, len(clusters.values), self._meaning.by_image)
         if groups is not None:
             self.groups = groups.with_codes(np.arange(len(groups.values)))
 
@@ -395,7 +434,7 @@ class RankRows(Rows):
         self.n_rows = _total(numbers)
         if None not in ranges:
             self._meaning.check_range(sum(ranges, start=ScoreRange()))
-            self._meaning = ReadOptions()  # once is enough
+            self._meaning = ReadOptions(by_image=self._meaning.by_image)  # once is enough
         return total
 
     @property
@@ -452,12 +491,12 @@ def _digest_of_pass(pass_: Any) -> str:
 # --- clusters and groups that have the same name on several ranks are the same ones: all ranks number them alike -----------
 
 
-def _share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Names | None:
+def _share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any, *, are_images: bool) -> Names | None:
     """Number the clusters of this rank's rows as on all other ranks; returns the names of all, or None without clusters."""
     own = ranks.own_value(lambda: _own_clusters(rows, clusters))
     names = _common_names(ranks, rows is not None, None if own is None else own[0], "clusters")
     if names is not None:
-        check_number_of_clusters(len(names.values))
+        check_number_of_clusters(len(names.values), are_images=are_images)
         if own is not None:
             rows.clusters = names.with_codes(names.renumber(*own))  # type: ignore[union-attr]
     return names

@@ -12,8 +12,8 @@ from nishimori._rows import stored_rows
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(600, 4)
-IMAGES = LOGITS.reshape(6, 10, 10, 4)
-PIXELS = LABELS.reshape(6, 10, 10)
+IMAGES = LOGITS.reshape(12, 5, 10, 4)
+PIXELS = LABELS.reshape(12, 5, 10)
 
 
 def classes_second(array):
@@ -23,7 +23,7 @@ def classes_second(array):
 @pytest.mark.parametrize("axis", [1, -3, -1])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_files_of_arrays_have_their_classes_in_any_dimension_but_the_first(tmp_path, monkeypatch, suffix, axis):
-    monkeypatch.setattr(stored_rows, "rows_per_piece", lambda n_classes: 250)  # two images at a time
+    monkeypatch.setattr(stored_rows, "rows_per_piece", lambda n_classes: 125)  # two images at a time
     path = saved(tmp_path / f"x{suffix}", logits=IMAGES if axis == -1 else classes_second(IMAGES), labels=PIXELS)
     labels = PIXELS if suffix == ".npy" else None
     for kept in (0, 2**28):
