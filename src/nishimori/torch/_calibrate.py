@@ -1,6 +1,6 @@
 """`calibrate`: a network, calibrated from a validation loader by any method."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
+from nishimori.torch._members import averaged, members_of
 from nishimori.torch._ranks import Exchange, joint
 from nishimori.torch._run import Pick
 
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    model: nn.Module,
+    model: nn.Module | Sequence[nn.Module],
     loader: Iterable[Any] | tuple[Any, ...],
     *,
     forward: Forward | None = None,
     output: Pick = None,
     method: "str | Calibrator" = "adaptive",
+    samples: int | None = None,
     labels: str = LABELS,
     clusters: str | None = None,
     sample_weight: str | None = None,
@@ -49,7 +51,8 @@ def calibrate(
     """The network, wrapped so that its logits are calibrated: divided by a temperature found on a validation loader, or more.
 
     The loader is read once. Weights and modes of the network stay the same. If ``model`` is a `Calibrated`, its network is
-    calibrated again: the result has a new map, which comes on top of what is folded into the weights.
+    calibrated again: the result has a new map, which comes on top of what is folded into the weights. A list of networks is an
+    `Ensemble`: the log of their mean softmax is calibrated.
 
     Parameters
     ----------
@@ -62,6 +65,8 @@ def calibrate(
         expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none":
         T = 1. Or another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give
         it parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
+    samples : int, optional
+        How many dropout masks are averaged: the network becomes an `MCDropout`, which predicts in the same way.
     keep_up_to : float
         How many bytes of logits are kept, on the CPU. Beyond that, all rows are added to a `Sketch` and forgotten: T is that of
         all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
@@ -95,6 +100,7 @@ def calibrate(
     network = model.model if isinstance(model, Calibrated) else model
     pick = model._pick if output is None and isinstance(model, Calibrated) else output
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
+    network, pick = averaged(network, samples, pick, axis)
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
         chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
@@ -120,9 +126,11 @@ def calibrate(
         if data.sketch is None and data.clusters is not None:
             data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)))
     else:
-        _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}", rule)
+        members = members_of(network)
+        _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}{f', {members.size} members' if members else ''}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
+    fitted.members_ = members_of(network)
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis, output=pick)
     calibrated.temperatures = temperatures
     calibrated.sketch = data.sketch

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nishimori._fit.temperatures import Temperatures
+from nishimori._rows.scores import Members
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
@@ -22,6 +23,7 @@ from nishimori.torch._generate import CalibratedLogits
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._loss import calibrated_loss, has_loss
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
+from nishimori.torch._members import members_of
 from nishimori.torch._probe import KeptProbe
 from nishimori.torch._run import (
     Pick,
@@ -187,7 +189,7 @@ class Calibrated(ExactBuffers):
         self._pick: Pick = output
         self.class_axis: int = class_axis
         check_module(model)
-        map_ = _map_in(temperature)
+        map_ = _map_in(temperature, members_of(model))
         self._use(map_, device_of(model))  # before `model`, which may have a `temperature` too
         if map_.needs_groups:
             _check_free(model)
@@ -495,11 +497,19 @@ def _is_fitted(value: Any) -> "TypeGuard[Calibrator]":
     return isinstance(getattr(value, "map_", None), Map)
 
 
-def _map_in(value: Any) -> Map:
-    """The map that a user passed as a temperature, a map or a fitted calibrator."""
+def _map_in(value: Any, members: Members | None = None) -> Map:
+    """The map that a user passed as a temperature, a map or a fitted calibrator; ``members`` are those of the network."""
     if isinstance(value, Map):
         return value
     if _is_fitted(value):
+        if value.members_ is not None and (members is None or members.size != value.members_.size):
+            raise InputError(
+                "temperature",
+                "be a calibrator of as many members as the network averages",
+                got=f"one of {value.members_.size} members for {'no' if members is None else members.size} members",
+                remedy="T belongs to the number of members. For a module of your own that averages them, pass "
+                "`calibrator.map_`.",
+            )
         if value.floor_ is not None:
             raise InputError(
                 "temperature",

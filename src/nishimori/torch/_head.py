@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from nishimori.errors import InputError
+from nishimori.torch._members import refuse_folding
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -52,6 +53,7 @@ class Head(NamedTuple):
 
 def final_layer(model: nn.Module, layer: nn.Module | str | None = None) -> Head:
     """The last linear layer of ``model``, or of its part ``layer``, after checking that it can be folded."""
+    refuse_folding(model)
     head = _last(Head("", model) if layer is None else _part(model, layer))
     _check_plain(head)
     _check_unshared(model, head)

@@ -18,6 +18,7 @@ from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated, signature_of_model
 from nishimori.torch._fold import check_calibrated_once
+from nishimori.torch._members import refuse_random_graph
 from nishimori.torch._run import check_classes, device_of, evaluating, logits_of, move_to_device, probabilities, refuse_number
 
 Output = Literal["logits", "probabilities"]
@@ -123,6 +124,7 @@ def _check(calibrated: Any, output: Any) -> None:
             remedy="Pass the result of `calibrate`, or wrap a network that needs no temperature: `Calibrated(model)`.",
         )
     one_of("output", output, Output)
+    refuse_random_graph(calibrated)
     check_calibrated_once(calibrated)
     if calibrated.needs_groups:
         raise InputError(
