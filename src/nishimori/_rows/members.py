@@ -4,11 +4,11 @@ Pooling comes first and calibration after it (Rahaman and Thiery, arXiv:2007.087
 confident than each of them, so a temperature that was right for one member is wrong for the average. Such a temperature belongs
 to the number of members.
 
-Members are read a block of rows at a time, in float64. Logarithms are averaged, and not probabilities, because a probability
-that underflows in every member would become a masked class.
+Members are read a block of rows at a time, in float64. Where a probability underflows in every member, logarithms are added
+instead of probabilities: it would become a masked class.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -20,6 +20,12 @@ from nishimori._support import arrays
 from nishimori._support.arrays import Array, namespace
 from nishimori._support.numbers import is_whole
 from nishimori.errors import InputError
+
+# Numbers of a member that are averaged at a time on a CPU: they take 256 kB in float64, which stays in the cache.
+_NUMBERS = 2**15
+
+# Smaller sums of probabilities may have lost digits, because float64 has fewer of them below 2e-308.
+_TINY = 1e-290
 
 
 def scores_of_members(
@@ -62,13 +68,12 @@ def pooled(parts: Sequence[Scores]) -> Array:
     """
     first = parts[0]
     array, is_single = first.array, arrays.dtype_name(first.array) in ("float32", "float16", "bfloat16")
-    blocks = list(first.blocks())
     result: Array = None
     done = []
-    for rows in blocks:
-        values = (arrays.in_double(arrays.numpy_view(part.at(rows))) for part in parts)
+    for rows in first.blocks(max(1, _NUMBERS // first.n_classes)):
+        values = [arrays.in_double(arrays.numpy_view(part.at(rows))) for part in parts]
         with np.errstate(invalid="ignore", over="ignore"):  # in rows that are refused later, or not looked at
-            block = _mean_of_logits(values) if first.input == "logits" else _mean(values, len(parts), first.slack)
+            block = _mean_of_logits(values) if first.input == "logits" else _mean(values, first.slack)
             block = namespace(block).astype(block, namespace(block).float32) if is_single else block
         if not arrays.is_writable(block):
             done.append(block)
@@ -82,12 +87,35 @@ def pooled(parts: Sequence[Scores]) -> Array:
     return arrays.on_device_of(result, array) if type(result) is np.ndarray else result
 
 
-def _mean_of_logits(members: Iterable[Array]) -> Array:
+def _mean_of_logits(members: Sequence[Array]) -> Array:
     """The log of the mean softmax of some rows. A class that some members mask has the mean of the other members."""
+    if all(arrays.is_within(values, LARGEST) for values in members):
+        xp, total = namespace(members[0]), sum(_softmax(values) for values in members)
+        if float(xp.min(total)) > _TINY:
+            log_p = xp.log(total / len(members))
+            return log_p[:, 1] - log_p[:, 0] if len(members[0].shape) == 1 else log_p
+    return _mean_of_logarithms(members)
+
+
+def _softmax(values: Array) -> Array:
+    """The probabilities of each row."""
+    table = _both_columns(values)
+    weights = namespace(table).exp(table - arrays.row_max(table))
+    return weights / arrays.row_sum(weights)
+
+
+def _both_columns(values: Array) -> Array:
+    """One column per class, also where one score stands for two."""
+    xp = namespace(values)
+    return xp.stack([xp.zeros_like(values), values], axis=1) if len(values.shape) == 1 else values
+
+
+def _mean_of_logarithms(members: Sequence[Array]) -> Array:
+    """The same for any rows, masked, wrong, or with probabilities that float64 cannot hold; it takes several times as long."""
     total: Any = None  # of the members so far, as are all others
     for values in members:
         xp, is_flat = namespace(values), len(values.shape) == 1
-        table = xp.stack([xp.zeros_like(values), values], axis=1) if is_flat else values
+        table = _both_columns(values)
         is_live = table > -inf
         live = xp.astype(is_live, xp.float64)
         is_right = xp.all((xp.abs(table) <= LARGEST) | (~is_live & (not is_flat)), axis=1) & xp.any(is_live, axis=1)
@@ -102,7 +130,7 @@ def _mean_of_logits(members: Iterable[Array]) -> Array:
     return xp.where(_per_row(right, wrong), pooled_rows[:, 1] - pooled_rows[:, 0] if is_flat else pooled_rows, wrong)
 
 
-def _mean(members: Iterable[Array], n_members: int, slack: float) -> Array:
+def _mean(members: Sequence[Array], slack: float) -> Array:
     """The mean of the probabilities of some rows."""
     total: Any = None
     for values in members:
@@ -114,7 +142,7 @@ def _mean(members: Iterable[Array], n_members: int, slack: float) -> Array:
         else:
             total = total + values
             wrong, right = xp.where(_per_row(is_right, values), wrong, values), right & is_right
-    return xp.where(_per_row(right, wrong), total / n_members, wrong)
+    return xp.where(_per_row(right, wrong), total / len(members), wrong)
 
 
 def _per_row(flags: Array, rows: Array) -> Array:

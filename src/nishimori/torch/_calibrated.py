@@ -5,7 +5,7 @@ weights are converted to half precision, and the map is applied in float32.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -45,6 +45,7 @@ from nishimori.torch._run import (
     with_logits,
     with_picked,
 )
+from nishimori.torch._signature import signature_of_model
 
 if TYPE_CHECKING:
     from nishimori import Calibrator, Sketch
@@ -59,42 +60,6 @@ _GENERATE = (
     " To sample from calibrated probabilities, call `calibrated.model.generate(..., do_sample=True, top_k=0, "
     "logits_processor=[calibrated.logits_processor()])`."
 )
-
-
-class _Bound(partial[Any]):
-    """A bound method of a wrapper, with the signature of the wrapped network, which is read only on request."""
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        try:
-            of_model = inspect.signature(self.args[0].model.forward)
-        except (TypeError, ValueError):  # for example TorchScript read from a file
-            return inspect.signature(self.func.__get__(self.args[0]))
-        if not getattr(self.args[0], "needs_groups", False):
-            return of_model
-        parameters = list(of_model.parameters.values())
-        takes_more = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
-        groups = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
-        parameters.insert(len(parameters) - takes_more, groups)
-        return of_model.replace(parameters=parameters)
-
-
-class signature_of_model:  # noqa: N801 - a decorator
-    """Decorator of a wrapper's ``forward``, which then has the signature of the wrapped network.
-
-    The wrapper must have the network as ``model``. This is not a property, because hooks must be able to set another
-    ``forward`` on the instance.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self.function
-        if torch.compiler.is_dynamo_compiling():  # which would look up a bound method here again, in an infinite loop
-            return partial(self.function, instance)
-        return _Bound(self.function, instance)
 
 
 class Calibrated(ExactBuffers):

@@ -27,6 +27,7 @@ from nishimori.torch._run import (
     scores_in,
     wide_dtype,
 )
+from nishimori.torch._signature import signature_of_model
 
 _NO_LOGITS = "Say where the logits of a member are: `output=0`, a key, or a function of its output."
 
@@ -128,6 +129,7 @@ class Ensemble(Averaged):
         self.networks = nn.ModuleList(listed)
         self.training = self.networks.training = any(model.training for model in listed)  # theirs stay as they are
 
+    @signature_of_model
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """The log of the mean softmax of the members for these arguments."""
         return self.average(network(*args, **kwargs) for network in self.networks)
@@ -185,6 +187,7 @@ class MCDropout(Averaged):
         self.model = model
         self.training = model.training
 
+    @signature_of_model
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """The log of the mean softmax over the masks for these arguments."""
         with _drawing, evaluating(self.model), _active(_dropout_in(self.model)), _seeded(self.model, self.seed):
@@ -227,7 +230,7 @@ def refuse_folding(model: nn.Module) -> None:
         raise InputError(
             "The network",
             "have one last layer that computes the logits",
-            got=f"a {type(part).__name__}, which averages the softmaxes of {part.n_members} members",
+            got=f"the class {type(part).__name__}, which averages the softmaxes of {part.n_members} members",
             remedy="Serve the Calibrated itself, whose state dict holds the temperature.",
         )
 

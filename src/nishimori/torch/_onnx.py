@@ -16,10 +16,11 @@ from nishimori._support.disk import new_file
 from nishimori._support.numbers import one_of
 from nishimori._support.optional import require
 from nishimori.errors import InputError
-from nishimori.torch._calibrated import Calibrated, signature_of_model
+from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._fold import check_calibrated_once
 from nishimori.torch._members import refuse_random_graph
 from nishimori.torch._run import check_classes, device_of, evaluating, logits_of, move_to_device, probabilities, refuse_number
+from nishimori.torch._signature import signature_of_model
 
 Output = Literal["logits", "probabilities"]
 
