@@ -5,9 +5,9 @@
                                                                # train_labels.npy, test_images.npy, test_labels.npy
     python bench/studies/members.py --quick --out small.md
 
-In each seed, twenty small networks are trained on the same few samples, each from its own start, so they are overconfident.
-They form four ensembles of five. Temperatures are fitted to some samples that were held out, and measured on others.
-Numbers are means over the ensembles of a seed; errors are standard errors over seeds, which have other samples and networks.
+In each seed, twenty small networks are trained on the same few samples, each from its own start. They form four ensembles of
+five. Temperatures are fitted to some samples that were held out, and measured on others. Numbers are means over the ensembles of
+a seed. Errors are standard errors over seeds, which have other networks and draw their samples again from the same data.
 """
 
 import argparse
@@ -246,12 +246,16 @@ def page_of(task: Task, all_logits: Sequence[Logits]) -> list[str]:
             for name in seeds[0]
         ]
         lines += ["", f"### {title}: before or after averaging", *table(["ensemble of 5", *DIGITS], rows)]
-        before, after = f"{N_MEMBERS}: members, then average", f"{N_MEMBERS}: average, then calibrate"
-        changes = {
-            number: with_error([seed[after][number] - seed[before][number] for seed in seeds], n, sign=True)
-            for number, n in DIGITS.items()
-        }
-        lines += [f"After minus before, paired: NLL {changes['NLL']}, ECE {changes['ECE']} points."]
+        before, after, again = (
+            f"{N_MEMBERS}: {name}"
+            for name in ("members, then average", "average, then calibrate", "members, average, calibrate again")
+        )
+        for what, one, other in (("After minus before", after, before), ("Calibrated again minus after", again, after)):
+            changes = {
+                number: with_error([seed[one][number] - seed[other][number] for seed in seeds], n, sign=True)
+                for number, n in DIGITS.items()
+            }
+            lines += [f"{what}, paired: NLL {changes['NLL']}, ECE {changes['ECE']} points.", ""]
         sizes = [other_sizes(logits, method) for logits in all_logits]
         names = ["T", "T of 5", "NLL, own", "NLL, of 5", "ECE, own", "ECE, of 5", "gap, own", "gap, of 5"]
         n_digits = [3, 3, 4, 4, 2, 2, 2, 2]
@@ -265,7 +269,7 @@ def page_of(task: Task, all_logits: Sequence[Logits]) -> list[str]:
             ]
             for size in sizes[0]
         ]
-        lines += ["", f"### {title}: T of five members for other numbers of members", *table(["members", *names], rows)]
+        lines += [f"### {title}: T of five members for other numbers of members", *table(["members", *names], rows)]
     return lines
 
 
