@@ -6,8 +6,8 @@
     python bench/studies/members.py --quick --out small.md
 
 In each seed, twenty small networks are trained on the same few samples, each from its own start. They form four ensembles of
-five. Temperatures are fitted to some samples that were held out, and measured on others. Numbers are means over the ensembles of
-a seed. Errors are standard errors over seeds, which have other networks and draw their samples again from the same data.
+five. Temperatures are fitted to some samples that were held out, and measured on others. Numbers are means over the ensembles
+of a seed. Errors are standard errors over seeds, which have other networks and draw their samples again from the same data.
 """
 
 import argparse
