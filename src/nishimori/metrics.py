@@ -208,7 +208,7 @@ def reliability(
         Divide the logits by this first, so that one array serves before and after calibration.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
-        ``shift_labels``, ``class_axis``.
+        ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Examples
     --------

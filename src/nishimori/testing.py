@@ -54,7 +54,7 @@ def assert_calibrated(
         The largest loss that counts where a bound on the NLL is passed.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
-        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Raises
     ------

@@ -93,6 +93,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
             "estimates": None,
             "is_flat": False,
             "of_claims": False,
+            "members": None,
             "class_off": None,
             "library_version": nishimori.__version__,
         },

@@ -21,13 +21,23 @@ from nishimori._calibrators.private_sklearn import (
     TransformerMixin,
     container_adapter,
 )
-from nishimori._methods.fitted_method import COMMON, FittedMethod, check_map, check_n_classes
+from nishimori._methods.fitted_method import COMMON, FittedMethod, check_map, check_members, check_n_classes
 from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.labels import Classes, flat_labels
+from nishimori._rows.members import scores_of_members
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
+from nishimori._rows.scores import (
+    FIT_AGAIN,
+    FITTED_TO_PROBABILITIES,
+    Floor,
+    Input,
+    Members,
+    Scores,
+    scores_of,
+    warn_of_probabilities,
+)
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import numeric
@@ -84,6 +94,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         Whether `fit` learns nothing from the data, as a class attribute.
     class_prior_ : array of shape (n_classes,) or None
         After `fit`, the share of each class among the samples, by weight; None where it is not known, see `with_prevalence`.
+    members_ : (size, axis) or None
+        After `fit` with ``member_axis``, how many members were averaged and in which dimension they were.
     matches_confidence : bool
         Whether mean confidence equals accuracy on the samples that it was fitted to, whichever these are.
     """
@@ -168,12 +180,26 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
                 remedy="Pass the array of scores that the rows were made from, or one batch of them.",
             )
         array = numeric(X, "X")
-        if hasattr(self, "n_features_in_"):
-            self._check_names(X, array.shape)
-        scores = scores_of(array, input=self.input_, name="X", floor=self.floor_, remedy=FITTED_TO_PROBABILITIES)
+        options: Any = {"input": self.input_, "name": "X", "floor": self.floor_, "remedy": FITTED_TO_PROBABILITIES}
+        if self.members_ is None:
+            if hasattr(self, "n_features_in_"):
+                self._check_names(X, array.shape)
+            scores = scores_of(array, **options)
+        else:
+            self._check_member_dimension(array.shape, self.members_)
+            scores = scores_of_members(array, self.members_.axis, **options)
+            self._check_names(scores.array, scores.array.shape)
         if self.input is None:
             warn_of_probabilities(scores, FIT_AGAIN)
         return scores
+
+    def _check_member_dimension(self, shape: tuple[int, ...], members: Members) -> None:
+        """Refuse scores with another number of members than were fitted to, or without a dimension for them."""
+        least = 2 if self.n_features_in_ == 2 else 3  # of two classes there may be one score
+        if len(shape) < least or not -len(shape) <= members.axis < len(shape):
+            must = f"have dimension {members.axis} for the {members.size} members that the calibrator was fitted to"
+            raise InputError("X", must, got=f"shape {tuple(shape)}")
+        check_members(self, Members(int(shape[members.axis]), members.axis), "X")
 
     def predict_proba(self, X: Any, groups: Any = None) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``.
@@ -403,6 +429,7 @@ def fit_rows(
     clusters: Any = None,
     counts: bool = False,
     ignore_index: int | None = None,
+    member_axis: int | None = None,
 ) -> C:
     """Learn from validation logits ``X`` and labels ``y``; the class says what the method makes of weights and clusters.
 
@@ -424,13 +451,16 @@ def fit_rows(
         Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
     ignore_index : int, optional
         Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+    member_axis : int, optional
+        Which dimension of ``X`` is that of the members of an ensemble, or of dropout masks. The log of their mean softmax is
+        calibrated. Predictions then take ``X`` with the same number of members in this dimension.
 
     Raises
     ------
     NoTemperatureError, DegenerateDataError, NotConvergedError
         If the data are valid but do not determine what is fitted; the class says when.
     """
-    data = self.rows_from(X, y, sample_weight, clusters, counts=counts, ignore_index=ignore_index)
+    data = self.rows_from(X, y, sample_weight, clusters, counts=counts, ignore_index=ignore_index, member_axis=member_axis)
     return self._fit_rows(X, data)
 
 
@@ -444,12 +474,13 @@ def fit_grouped_rows(
     clusters: Any = None,
     counts: bool = False,
     ignore_index: int | None = None,
+    member_axis: int | None = None,
 ) -> C:
     """Learn from validation logits ``X`` and labels ``y`` of samples that may belong to groups.
 
     Parameters
     ----------
-    X, y, sample_weight, clusters, counts, ignore_index
+    X, y, sample_weight, clusters, counts, ignore_index, member_axis
         As for `ExpectationConsistency`.
     groups : array of shape (n_samples,), optional
         The group of each sample, such as a site, a language or a patient: text or numbers, or the name of a column if ``X`` is
@@ -466,7 +497,9 @@ def fit_grouped_rows(
     if groups is not None and "fit" in self._methods_without_groups():
         must = "be left out: this calibrator treats all groups alike"
         raise InputError("groups", must, remedy="Use GroupConsistency(by='groups') for a temperature per group.")
-    data = self.rows_from(X, y, sample_weight, clusters, groups, counts=counts, ignore_index=ignore_index)
+    data = self.rows_from(
+        X, y, sample_weight, clusters, groups, counts=counts, ignore_index=ignore_index, member_axis=member_axis
+    )
     return self._fit_rows(X, data)
 
 

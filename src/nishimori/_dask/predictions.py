@@ -9,6 +9,7 @@ import numpy as np
 
 from nishimori._dask.chunks import Cut, align_chunks
 from nishimori._dask.tasks import chunk_name
+from nishimori._methods.fitted_method import refuse_members
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
@@ -16,6 +17,7 @@ from nishimori.errors import InputError
 
 def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     """What a method of a calibrator returns for an array of Dask, not yet computed."""
+    refuse_members(calibrator, "arrays of Dask")
     if isnan(X.shape[-1]) and X.ndim > 1:
         raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
     cut = Cut(X, {} if groups is None else {"groups": align_chunks(groups, Cut(X, {}), "groups", "X")})

@@ -199,7 +199,8 @@ def bootstrap(
         How many threads; by default one per core, and one where a calibrator is fitted again to data that are not in memory.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``clusters``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``shift_labels``, ``class_axis``. ``floor="auto"`` chooses the floor once, from all samples.
+        ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``. ``floor="auto"`` chooses the floor once, from all
+        samples.
 
     Returns
     -------

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nishimori._methods.fitted_method import check_members
 from nishimori._rows.array_rows import Guard
 from nishimori._rows.entry import kind_of, open_rows
 from nishimori._rows.labels import class_labels
@@ -44,7 +45,7 @@ def open_calibrated(logits: Any, labels: Any, options: RowOptions, *, temperatur
 
 def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
     """What the user passed as rows, of scores as a fitted calibrator was fitted to."""
-    is_array = kind_of(logits, labels) == "array"
+    is_array = kind_of(logits, labels) == "array" and options.get("member_axis") is None
     _refuse_contradictions(used, options)
     if is_array:  # whose columns can be looked at before it is opened
         used._check_columns(logits, "logits")
@@ -58,6 +59,7 @@ def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
     if is_rows(logits) and data.input == "probabilities" and data.floor is None and used.floor_ is not None:
         data = data.with_floor(used.floor_) or data  # as `predict_proba` does
+    check_members(used, data.members, "logits")
     warn_of_same_rows(data, {"`calibrator`": used})
     if not is_array:
         used._check_columns(data, "logits")

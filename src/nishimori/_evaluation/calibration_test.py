@@ -227,7 +227,7 @@ def calibration_test(
         How often "ece" redraws the labels, and the random seed.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
-        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------

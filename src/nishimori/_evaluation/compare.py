@@ -114,7 +114,7 @@ def compare(
         Bins of equal width, or of equal weight.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
-        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------
@@ -276,6 +276,9 @@ def data_sets(
     measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:
         raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
+    counts = [None if data.members is None else data.members.size for data in (fitted, measured)]
+    if counts[0] != counts[1]:
+        raise InputError("test_logits", f"have {counts[0] or 'no'} members, as `logits` has", got=counts[1] or "none")
     columns = [data.column_names or column_names(logits) for logits, data in ((validation[0], fitted), (test[0], measured))]
     refuse_other_order(*columns)
     if used is not None and is_auto(floor) and measured.floor is None:

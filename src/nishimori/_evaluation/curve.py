@@ -101,7 +101,7 @@ def temperature_curve(
         As for `metrics.ece`.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
-        ``shift_labels``, ``class_axis``.
+        ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Examples
     --------

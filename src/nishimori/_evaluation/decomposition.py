@@ -106,7 +106,7 @@ def decomposition(
         Number of folds. Recalibration is then fitted to the other folds; by default to the same data. Not for ``of="all"``.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
-        ``shift_labels``, ``class_axis``.
+        ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------

@@ -185,7 +185,7 @@ def group_gaps(
         At most a share 1 - ``level`` of data sets of a calibrated model has a significant gap.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
-        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------

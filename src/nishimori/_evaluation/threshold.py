@@ -190,8 +190,8 @@ def threshold(
         more.
     **options
         What is said about the data, see `rows`: ``clusters``, ``groups``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``shift_labels``, ``class_axis``. With clusters the risk is that of a random answer of a random
-        cluster; with groups the table has the share wrong of each.
+        ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``. With clusters the risk is that of a random
+        answer of a random cluster; with groups the table has the share wrong of each.
 
     Returns
     -------

@@ -156,7 +156,7 @@ def temperatures(
         where ``logits`` brings them.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``input``, ``classes``,
-        ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------

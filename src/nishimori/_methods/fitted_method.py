@@ -28,7 +28,7 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._rows.scores import Floor, Input, Members, is_auto
 from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
 from nishimori._support.json import as_python
@@ -66,6 +66,7 @@ class FittedMethod(ABC):
     residual_: float | None
     data_digest_: str | None = None
     class_prior_: HostArray | None = None
+    members_: Members | None = None
     temperature_se_: float | None
     fit_info_: FitInfo
     parameters_: dict[str, Any]
@@ -93,11 +94,12 @@ class FittedMethod(ABC):
         *,
         counts: bool = False,
         ignore_index: int | None = None,
+        member_axis: int | None = None,
     ) -> Rows:
         """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
         check_constructor(self)
         options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
-        options |= {"counts": counts, "ignore_index": ignore_index}
+        options |= {"counts": counts, "ignore_index": ignore_index, "member_axis": member_axis}
         if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
             options["floor"] = self.floor if is_auto(self.floor) else None
         else:
@@ -172,12 +174,13 @@ class FittedMethod(ABC):
         self.n_samples_ = n_samples
         self.residual_ = residual
         self.data_digest_ = None if self.is_fixed else data.digest
+        self.members_ = data.members
         self.class_prior_ = prevalence.shares(data.class_weights)
         self._class_off_ = None if self.class_prior_ is None else prevalence.class_off(data, map_)
         self.temperature_se_ = temperature_se
         self._estimates_ = estimates
         name_columns(self, column_names(X) if hasattr(X, "columns") else None)
-        self._is_flat_ = is_flat(X)
+        self._is_flat_ = is_flat(X, data.members)
         self._of_claims_ = data.is_claims
         self._show()
         if n_passes is not None:
@@ -222,6 +225,7 @@ class FittedMethod(ABC):
             of_claims=self._of_claims_,
             class_prior=None if self.class_prior_ is None else self.class_prior_.tolist(),
             class_off=self._class_off_,
+            members=None if self.members_ is None else self.members_._asdict(),
             **{name: getattr(self, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
             library_version=nishimori.__version__,
         )
@@ -239,6 +243,7 @@ class FittedMethod(ABC):
         vars(self).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
         self.class_prior_ = None if origin.class_prior is None else np.array(origin.class_prior)
         self._class_off_ = origin.class_off
+        self.members_ = None if origin.members is None else Members(**origin.members)
         self._own_classes_ = None  # `classes` names them
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
@@ -259,11 +264,14 @@ def label_name(X: Any) -> str:
     return "labels" if is_rows(X) else "y"
 
 
-def is_flat(X: Any) -> bool:
-    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat."""
+def is_flat(X: Any, members: Members | None = None) -> bool:
+    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat.
+
+    With ``members`` it is flat if it is one number per member and sample.
+    """
     if isinstance(X, list | tuple):
-        return bool(X) and isinstance(X[0], Real)
-    return len(getattr(X, "shape", ())) == 1
+        return bool(X) and (isinstance(X[0], Real) if members is None else is_flat(X[0]))
+    return len(getattr(X, "shape", ())) == (1 if members is None else 2)
 
 
 def name_columns(
@@ -289,10 +297,28 @@ def name_columns(
 
 
 def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
-    """Refuse rows whose number of classes is not that of the data that were fitted to."""
+    """Refuse rows whose number of classes, or of members, is not that of the data that were fitted to."""
+    check_members(calibrator, getattr(data, "members", None), name)
     fitted_to = getattr(calibrator, "n_features_in_", data.n_classes)
     if data.n_classes != fitted_to:
         raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
+
+
+def check_members(calibrator: FittedMethod, members: Members | None, name: str) -> None:
+    """Refuse the average of another number of members than a calibrator was fitted to."""
+    own, other = (1 if averaged is None else averaged.size for averaged in (calibrator.members_, members))
+    if own != other:
+        must = f"have as many members as the calibrator was fitted to, {own}"
+        got = f"{other}, as there is no `member_axis`" if members is None else other
+        raise InputError(name, must, got=got, remedy="T belongs to the number of members: fit a calibrator to these.")
+
+
+def refuse_members(calibrator: FittedMethod, data: str) -> None:
+    """Refuse a calibrator that was fitted to members, where ``data`` have no dimension for them."""
+    if calibrator.members_ is not None:
+        must = f"be fitted to scores without members to be used for {data}"
+        got = f"one of {calibrator.members_.size} members"
+        raise InputError("The calibrator", must, got=got, remedy="Call its `predict_proba` with an array of the scores of all.")
 
 
 @dataclass(eq=False, repr=False)

@@ -66,6 +66,7 @@ class Provenance:
     class_prior: list[float] | None = None  # the share of each class among these rows; None in files that do not say
     class_off: dict[str, float] | None = None  # a class whose mean probability is off its share: place, mean and share
     of_claims: bool | None = None  # whether it was fitted to claims; None in files that do not say
+    members: dict[str, int] | None = None  # how many members were averaged, in which dimension; None in files that do not say
     library_version: str = ""
 
 
@@ -106,6 +107,8 @@ _SHARES = shapes.Kind(
     ),
 )
 
+_AXIS = shapes.Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+
 # What may be missing is not in the first files of version 2.
 _PROVENANCE: shapes.Shape = {
     "method": METHOD,
@@ -121,6 +124,7 @@ _PROVENANCE: shapes.Shape = {
     "of_claims": Maybe((shapes.FLAG, None), None),
     "class_prior": Maybe((_SHARES, None), None),
     "class_off": Maybe(({"place": shapes.whole(0), "mean": shapes.NUMBER, "share": shapes.NUMBER}, None), None),
+    "members": Maybe(({"size": shapes.whole(1), "axis": _AXIS}, None), None),
     "library_version": shapes.TEXT,
 }
 _FIELDS: shapes.Shape = {

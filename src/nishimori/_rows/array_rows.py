@@ -20,8 +20,9 @@ from nishimori._rows.labels import (
     class_indices,
     numeric_weights,
 )
+from nishimori._rows.members import scores_of_members
 from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked, sum_by_class
-from nishimori._rows.scores import Input, ScoreRange, Scores, scores
+from nishimori._rows.scores import Input, Members, ScoreRange, Scores, check_input, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole, numeric
@@ -99,6 +100,10 @@ class ArrayRows(Rows):
     @property
     def n_rows(self) -> int:
         return self.scores.n_samples
+
+    @property
+    def members(self) -> Members | None:  # type: ignore[override]
+        return self.scores.members
 
     @property
     def digest(self) -> str | None:
@@ -215,9 +220,15 @@ class ReadOptions:
     labelling: Labelling = PLAIN
     class_axis: int = -1
     by_image: bool = False
+    member_axis: int | None = None
 
     def scores(self, array: Any) -> Scores:
-        """Scores whose type and shape have been checked."""
+        """Scores whose type and shape have been checked; those of several members are pooled."""
+        if self.member_axis is not None:
+            check_input(self.input, self.floor)
+            options: Any = {"input": self.input, "floor": self.floor, "remedy": self.probability_remedy}
+            name = self.names[0]
+            return scores_of_members(numeric(array, name), self.member_axis, class_axis=self.class_axis, name=name, **options)
         if self.class_axis != -1:
             array = classes_last(array, self.class_axis, self.names[0], by_image=self.by_image)
         return scores(array, input=self.input, name=self.names[0], floor=self.floor, remedy=self.probability_remedy)

@@ -38,6 +38,7 @@ _NOT_OF_CLAIMS = {
     "classes": f"{_TWO_CLASSES}: pass 1 or True for right",
     "class_axis": _TWO_CLASSES,
     "shift_labels": "each answer has its own confidence",
+    "member_axis": "each answer has one confidence: pool the members first",
 }
 
 _WORDS = {

@@ -9,7 +9,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.fingerprint import digest_of
 from nishimori._rows.labels import Classes, class_indices
 from nishimori._rows.rows import Rows, T, reads_unchecked, sum_by_class
-from nishimori._rows.scores import Scores
+from nishimori._rows.scores import Members, Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.progress import Report, silent
@@ -56,6 +56,10 @@ class DeviceRows(Rows):
     @property
     def n_rows(self) -> int:
         return self.scores.n_samples
+
+    @property
+    def members(self) -> Members | None:  # type: ignore[override]
+        return self.scores.members
 
     @property
     def digest(self) -> str | None:

@@ -7,6 +7,7 @@ by annexes, which `ANNEXES` names: none of them is imported before it is needed.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -38,6 +39,12 @@ ANNEXES: Mapping[Kind, str] = {
 _NPY_SCORES, _LOAD_NPY = "nishimori._files.file_rows:npy_scores", "nishimori._files.file_rows:load_npy"
 
 _AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
+
+
+_MEMBERS_IN_MEMORY = (
+    "Pass the array itself, a memory map of it, as `numpy.load(path, mmap_mode='r')` gives, or a function that yields batches "
+    "of it: `(logits[:, i:j], labels[i:j])`."
+)
 
 
 class Passed(NamedTuple):
@@ -107,7 +114,7 @@ def rows(
         None shows a bar if standard error is a terminal; True also writes a line where it is not; False shows nothing.
     **options
         What is said about the data: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
-        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------
@@ -151,6 +158,7 @@ def open_rows(
     ignore_index: int | None = None,
     shift_labels: bool = False,
     class_axis: int = -1,
+    member_axis: int | None = None,
     of_file: Mapping[str, Any] | None = None,
     read_ahead: bool = False,
     progress: bool | None = None,
@@ -182,9 +190,12 @@ def open_rows(
         labelling=Labelling(ignore_index, shift_labels),
         class_axis=class_axis,
         by_image=clusters is None and class_axis != -1,
+        member_axis=member_axis,
     )
     passed = Passed(logits, labels, sample_weight, named, groups, meaning, of_file, read_ahead, progress)
     kind = kind_of(logits, labels)
+    if member_axis is not None and kind == "stored" and isinstance(logits, np.memmap):
+        kind = "array"  # of which a block at a time is pooled
     _refuse_misplaced(passed, kind)
     if kind == "rows":
         # The dimension of the classes comes first: functions without standard errors pass ``clusters=False`` beside it.
@@ -192,6 +203,7 @@ def open_rows(
         per_row |= {names[1]: labels, "sample_weight": sample_weight, "clusters": clusters, "groups": groups}
         others = {"classes": classes, "floor": meaning.floor, "ignore_index": ignore_index, **of_file}
         others["input"] = None if isinstance(input, str) and input == "logits" else input
+        others["member_axis"] = member_axis
         others |= {"shift_labels": shift_labels or None, "read_ahead": read_ahead or None}
         data = _as_they_are(logits, per_row | others, names[0])
     elif kind == "array":
@@ -205,6 +217,7 @@ def open_rows(
             data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
         data.score_range = meaning.range_of(table, weights)
         meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+        data.scores = replace(data.scores, unpooled=())  # which may be large
     elif kind == "stored":
         data = _open_stored(passed)
     elif kind == "batches":
@@ -246,6 +259,9 @@ def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
         wanted = "files" if misplaced else "batches"
         must = f"be left out where `{name}` is a {type(logits).__name__}: it is for {wanted}"
         raise InputError(misplaced or "read_ahead", must)
+    if passed.meaning.member_axis is not None and kind not in ("array", "batches"):
+        got = f"{passed.meaning.member_axis!r} for {'a file' if kind == 'file' else f'a {type(logits).__name__}'}"
+        raise InputError("member_axis", "be left out except for arrays and batches", got=got, remedy=_MEMBERS_IN_MEMORY)
     if hasattr(logits, "columns"):  # of a data frame
         refuse_permuted(column_names(logits, name), passed.meaning.classes)
     by_number = hasattr(logits, "__getitem__") and hasattr(logits, "__len__") and not hasattr(logits, "__iter__")

@@ -56,6 +56,10 @@ class RowOptions(TypedDict, total=False):
     class_axis : int
         Which dimension of ``logits`` is that of the classes, such as 1 for segmentation in PyTorch's order (n, classes,
         height, width). The labels have the other dimensions.
+    member_axis : int, optional
+        Which dimension of ``logits`` is that of the members of an ensemble, or of dropout masks, such as 0 for (members, n,
+        classes), or for (members, n) with binary scores. The logarithm of the mean of their softmaxes takes the place of the
+        logits. A temperature that is fitted to it belongs to this number of members.
     """
 
     sample_weight: Any
@@ -68,6 +72,7 @@ class RowOptions(TypedDict, total=False):
     ignore_index: int | None
     shift_labels: bool
     class_axis: int
+    member_axis: int | None
 
 
 DEFAULTS: dict[str, Any] = dict.fromkeys(RowOptions.__annotations__) | {

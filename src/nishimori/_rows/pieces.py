@@ -254,7 +254,7 @@ class Pieces(Rows, Generic[P]):
         if self._digest is None and (text := digest.text) is not None:
             self._digest = text
             if like is not None and (kept := digest.rows) is not None:
-                self._kept = (replace(like, array=kept.scores, leading=()), kept)
+                self._kept = (replace(like, array=kept.scores, leading=(), unpooled=()), kept)
             while self._digest_callbacks:
                 self._digest_callbacks.pop(0)(text)
 

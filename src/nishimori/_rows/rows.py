@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.scores import Input, ScoreRange
+from nishimori._rows.scores import Input, Members, ScoreRange
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray, is_array
 from nishimori._support.progress import Report, silent
@@ -89,6 +89,9 @@ class Rows(Protocol):
 
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
+
+    members: Members | None = None
+    """Of how many members the scores are the average, and in which dimension these were; None if nothing was averaged here."""
 
     is_claims: bool = False
     """Whether each row is one claim, in which nothing is predicted: see `claims`."""
@@ -279,7 +282,7 @@ class RowsInside(Rows):
 
 for _name in (
     *("gather", "clusters", "groups", "floor", "input", "score_range", "is_claims", "are_scores"),
-    *("kind", "class_names", "column_names", "ids", "digest", "class_weights", "kept"),
+    *("kind", "class_names", "column_names", "ids", "digest", "class_weights", "kept", "members"),
 ):
     setattr(RowsInside, _name, _inside(_name))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isinf, prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,13 @@ LARGEST = 1e100
 lowest float32."""
 
 
+class Members(NamedTuple):
+    """How many members of an ensemble were averaged, and which dimension of the scores they were, see `members`."""
+
+    size: int
+    axis: int
+
+
 @dataclass(frozen=True)
 class Scores:
     """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them.
@@ -47,6 +54,7 @@ class Scores:
     ``leading`` is the shape before the classes where that has several dimensions, such as (sequences, tokens): each of these
     positions is a row. The array then has them as one dimension, unless that would take a copy.
     ``remedy`` is what an error advises if they are not the probabilities that they should be.
+    ``members`` says of how many members these are the average, whose scores are ``unpooled`` while their range is not judged.
     """
 
     array: Array
@@ -55,6 +63,8 @@ class Scores:
     floor: float | None = None
     leading: tuple[int, ...] = ()
     remedy: str = ""
+    members: Members | None = None
+    unpooled: "tuple[Scores, ...]" = ()
 
     @property
     def logits_remedy(self) -> str:
@@ -180,7 +190,7 @@ class Scores:
     def sample(self, rows: slice | HostArray) -> "Scores":
         """The rows of these numbers, or between two of them, without their positions. Those of a slice are not copied."""
         some = self.array[rows, ...] if isinstance(rows, slice) else arrays.rows_at(self.array, rows)
-        return replace(self, array=some, leading=())
+        return replace(self, array=some, leading=(), unpooled=())
 
     def at(self, rows: slice) -> Array:
         """Some rows in the dtype that they are stored in; a view of them, except where they are scattered.
@@ -386,7 +396,14 @@ class ScoreRange:
 
     @classmethod
     def from_scores(cls, scores: Scores, weights: HostArray | None = None) -> "ScoreRange":
-        """The range of some scores; rows of weight zero may hold anything."""
+        """The range of some scores, or of those of all members; rows of weight zero may hold anything."""
+        if scores.unpooled:
+            of_all = cls()
+            for member in scores.unpooled:
+                of_all += cls.from_scores(member, weights)
+                if of_all.is_settled:
+                    break
+            return of_all
         first = cls._of_block(scores, weights, slice(0, min(_FIRST_ROWS, scores.n_samples)))
         if first.is_settled:
             return first

@@ -157,6 +157,11 @@ class StreamRows(Pieces[_Numbered]):
         if named != self._named:
             first = " and ".join(self._named) or "neither clusters nor groups"
             raise InputError("each batch", f"name {first}, as the first one does", got=named)
+        if self.members is None:
+            self.members = table.members
+        elif table.members != self.members:
+            got = 0 if table.members is None else table.members.size
+            raise InputError(self.name, f"have {self.members.size} members, as in the batches before", got=got)
         rows = self.meaning.rows(table, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
         return rows, {name: table.per_row(batch[name], name) for name in named}
 

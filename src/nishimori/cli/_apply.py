@@ -20,7 +20,7 @@ from nishimori._files.tables.columns import Roles
 from nishimori._files.tables.files import is_table, is_text, open_table
 from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.new_table import new_table
-from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.fitted_method import FittedMethod, refuse_members
 from nishimori._rows.batch import Groups
 from nishimori._rows.pieces import ahead
 from nishimori._rows.scores import scores, warn_of_probabilities
@@ -88,6 +88,7 @@ def apply(
     files = [STANDARD_INPUT] if files == [_STANDARD] else _files.find_files(files)
     file = files[0]
     calibrator = calibrator_in(calibration, prevalence)
+    refuse_members(calibrator, "files")
     if data.groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")
     _check_files(files, output)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._evaluation.calibrated import warn_of_same_rows
 from nishimori._methods import table
-from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, check_n_classes
+from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, check_n_classes, refuse_members
 from nishimori._methods.record import Record, content_of
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.sketch import Sketch
@@ -58,6 +58,7 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
     if calibrator is None:
         check_input(data.meaning, floor)
         return replace(data, floor=floor)
+    refuse_members(calibrator, "files")
     classes = data.classes if calibrator.classes is None else [str(label) for label in calibrator.classes_.tolist()]
     fitted = {"input": calibrator.input_, "floor": calibrator.floor_, "classes": classes}
     for name, typed in (("input", None if data.input is None else data.meaning), ("floor", floor), ("classes", data.classes)):
@@ -94,7 +95,8 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
         T = value_with_error(finished, getattr(calibrator, "ec_temperature_se_", None))
         last = f"Then T = {T}, at which mean confidence equals accuracy on held-out samples  ({calibrator.method_name})"
         return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
-    about = f"{calibrator.method_name}, {calibrator.n_samples_} samples"
+    members = "" if calibrator.members_ is None else f" of {calibrator.members_.size} members"
+    about = f"{calibrator.method_name}, {calibrator.n_samples_} samples{members}"
     if calibrator.temperature_ is not None:
         T = value_with_error(calibrator.temperature_, getattr(calibrator, "temperature_se_", None))
         judgement = verdict(calibrator)

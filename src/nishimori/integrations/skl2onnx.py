@@ -19,6 +19,7 @@ from nishimori._calibrators.classifier.averaging import MeanOfClassifiers
 from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier
 from nishimori._calibrators.classifier.response import Scorer, known_classes
 from nishimori._calibrators.fixed import FixedMap, FixedTemperature
+from nishimori._methods.fitted_method import refuse_members
 from nishimori._methods.table import METHODS
 from nishimori._rows.scores import Input
 from nishimori._support.optional import import_object, require
@@ -130,6 +131,7 @@ def _convert_calibrator(scope: Any, operator: Any, container: Any) -> None:
     """The probabilities of a calibrator, of scores (n, K), or one column that stands for two classes."""
     calibrator, graph, (variable,) = operator.raw_operator, Graph(scope, container), operator.inputs
     refuse_unknown(calibrator.map_, type(calibrator).__name__)
+    refuse_members(calibrator, "an ONNX file")
     n_classes, width = len(calibrator.classes_), _width(variable)
     if width not in (None, n_classes) and not (width == 1 and n_classes == 2):
         raise InputError("initial_types", f"have {n_classes} columns, one per class", got=f"{width}")

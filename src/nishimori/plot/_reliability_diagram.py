@@ -139,7 +139,7 @@ def calibration(
         As for `reliability_diagram`.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``groups``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """`calibrate`: a network, calibrated from a validation loader by any method."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +20,7 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._loader import AS_LOGITS, INSTEAD, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
+from nishimori.torch._members import averaged, members_of
 from nishimori.torch._ranks import Exchange, first_image, joint, warn_of_unused_ranks
 from nishimori.torch._run import Pick
 
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    model: nn.Module,
+    model: nn.Module | Sequence[nn.Module],
     loader: Iterable[Any] | tuple[Any, ...],
     *,
     forward: Forward | None = None,
     output: Pick = None,
     method: "str | Calibrator" = "adaptive",
+    samples: int | None = None,
     labels: str = LABELS,
     clusters: str | Literal[False] | None = None,
     sample_weight: str | None = None,
@@ -51,7 +53,8 @@ def calibrate(
     """The network, wrapped so that its logits are calibrated: divided by a temperature found on a validation loader, or more.
 
     The loader is read once. Weights and modes of the network stay the same. If ``model`` is a `Calibrated`, its network is
-    calibrated again: the result has a new map, which comes on top of what is folded into the weights.
+    calibrated again: the result has a new map, which comes on top of what is folded into the weights. A list of networks is an
+    `Ensemble`: the log of their mean softmax is calibrated.
 
     Parameters
     ----------
@@ -65,6 +68,8 @@ def calibrate(
         expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none":
         T = 1. Or another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give
         it parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
+    samples : int, optional
+        How many dropout masks are averaged: the network becomes an `MCDropout`, which predicts in the same way.
     groups_by_position : bool
         A temperature for each position of a sequence, or each pixel of an image, with ``method="group"``: the position is the
         group, as in `collect`. The `Calibrated` then knows the groups by itself. Positions without labels, such as the last one
@@ -104,6 +109,7 @@ def calibrate(
     network = model.model if isinstance(model, Calibrated) else model
     pick = model._pick if output is None and isinstance(model, Calibrated) else output
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
+    network, pick = averaged(network, samples, pick, axis)
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
         chosen, labelling = _new_calibrator(method, groups_by_position), Labelling(ignore_index, shift_labels)
@@ -137,9 +143,11 @@ def calibrate(
             data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)), are_images=opened[0].has_images)
     else:
         rule = rule._replace(first_image=first_image(ranks.rank))
-        _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}", rule)
+        members = members_of(network)
+        _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}{f', {members.size} members' if members else ''}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
+    fitted.members_ = members_of(network)
     has_images = bool(opened) and opened[0].has_images
     if ranks is not None:
         has_images = any(list(ranks.values(lambda: has_images)))

@@ -5,7 +5,7 @@ weights are converted to half precision, and the map is applied in float32.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nishimori._fit.temperatures import Temperatures
+from nishimori._rows.scores import Members
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
@@ -21,6 +22,7 @@ from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fo
 from nishimori.torch._generate import CalibratedLogits
 from nishimori.torch._loss import calibrated_loss, has_loss
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
+from nishimori.torch._members import members_of
 from nishimori.torch._probe import KeptProbe
 from nishimori.torch._run import (
     Pick,
@@ -42,6 +44,7 @@ from nishimori.torch._run import (
     with_logits,
     with_picked,
 )
+from nishimori.torch._signature import signature_of_model
 
 if TYPE_CHECKING:
     from nishimori import Calibrator, Sketch
@@ -53,42 +56,6 @@ _GENERATE = (
     " To sample from calibrated probabilities, call `calibrated.model.generate(..., do_sample=True, top_k=0, "
     "logits_processor=[calibrated.logits_processor()])`."
 )
-
-
-class _Bound(partial[Any]):
-    """A bound method of a wrapper, with the signature of the wrapped network, which is read only on request."""
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        try:
-            of_model = inspect.signature(self.args[0].model.forward)
-        except (TypeError, ValueError):  # for example TorchScript read from a file
-            return inspect.signature(self.func.__get__(self.args[0]))
-        if not getattr(self.args[0], "needs_groups", False):
-            return of_model
-        parameters = list(of_model.parameters.values())
-        takes_more = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
-        groups = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
-        parameters.insert(len(parameters) - takes_more, groups)
-        return of_model.replace(parameters=parameters)
-
-
-class signature_of_model:  # noqa: N801 - a decorator
-    """Decorator of a wrapper's ``forward``, which then has the signature of the wrapped network.
-
-    The wrapper must have the network as ``model``. This is not a property, because hooks must be able to set another
-    ``forward`` on the instance.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self.function
-        if torch.compiler.is_dynamo_compiling():  # which would look up a bound method here again, in an infinite loop
-            return partial(self.function, instance)
-        return _Bound(self.function, instance)
 
 
 class Calibrated(ExactBuffers):
@@ -191,7 +158,7 @@ class Calibrated(ExactBuffers):
         self._pick: Pick = output
         self.class_axis: int = class_axis
         check_module(model)
-        map_ = _map_in(temperature)
+        map_ = _map_in(temperature, members_of(model))
         self._use(map_, device_of(model))  # before `model`, which may have a `temperature` too
         if map_.needs_groups:
             _check_free(model)
@@ -498,11 +465,19 @@ def _is_fitted(value: Any) -> "TypeGuard[Calibrator]":
     return isinstance(getattr(value, "map_", None), Map)
 
 
-def _map_in(value: Any) -> Map:
-    """The map that a user passed as a temperature, a map or a fitted calibrator."""
+def _map_in(value: Any, members: Members | None = None) -> Map:
+    """The map that a user passed as a temperature, a map or a fitted calibrator; ``members`` are those of the network."""
     if isinstance(value, Map):
         return value
     if _is_fitted(value):
+        if value.members_ is not None and (members is None or members.size != value.members_.size):
+            raise InputError(
+                "temperature",
+                "be a calibrator of as many members as the network averages",
+                got=f"one of {value.members_.size} members for {'no' if members is None else members.size} members",
+                remedy="T belongs to the number of members. For a module of your own that averages them, pass "
+                "`calibrator.map_`.",
+            )
         if value.floor_ is not None:
             raise InputError(
                 "temperature",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from nishimori.errors import InputError
+from nishimori.torch._members import refuse_folding
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -57,6 +58,7 @@ class UnknownHeadError(InputError):
 
 def final_layer(model: nn.Module, layer: nn.Module | str | None = None) -> Head:
     """The last linear layer of ``model``, or of its part ``layer``, by its name and place."""
+    refuse_folding(model)
     return _last(Head("", model) if layer is None else _part(model, layer))
 
 

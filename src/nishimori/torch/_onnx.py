@@ -17,8 +17,9 @@ from nishimori._support.numbers import one_of
 from nishimori._support.optional import require
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.torch._calibrated import Calibrated, signature_of_model
+from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._fold import check_calibrated_once, deviation, tolerance
+from nishimori.torch._members import refuse_random_graph
 from nishimori.torch._run import (
     check_classes,
     device_of,
@@ -29,6 +30,7 @@ from nishimori.torch._run import (
     refuse_number,
     short,
 )
+from nishimori.torch._signature import signature_of_model
 
 Output = Literal["logits", "probabilities"]
 
@@ -157,6 +159,7 @@ def _check(calibrated: Any, output: Any) -> None:
             remedy="Pass the result of `calibrate`, or wrap a network that needs no temperature: `Calibrated(model)`.",
         )
     one_of("output", output, Output)
+    refuse_random_graph(calibrated)
     check_calibrated_once(calibrated)
     if calibrated.needs_groups:
         raise InputError(
