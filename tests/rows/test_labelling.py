@@ -119,7 +119,7 @@ def _public():
                 yield name, found
 
 
-OTHER_SHAPES = {"claims", "evaluate_multilabel", "MultilabelCalibrator", "reliability_map", "Sketch"}
+OTHER_SHAPES = {"claims", "evaluate_multilabel", "MultilabelCalibrator", "Sketch"}
 """Labels of their own shape, or no labels where the function is called."""
 
 
