@@ -146,7 +146,8 @@ def test_every_function_of_logits_and_labels_ends_with_the_same_keywords_and_exp
         "aurc",
         "calibration_intercept",
         "calibration_slope",
-    }  # which are for two classes, and read bins as `ece` does
+        "reliability_map",
+    }  # which are for two classes, or for images, and read bins as `ece` does
 
 
 def test_every_calibrator_can_ignore_labels():

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 _MOST_CELLS = 256
 
 
-_REFUSED = {"groups": "its groups are the regions of the image", "shift_labels": "each pixel has its own label"}
-
-
-@takes_rows(refuses=_REFUSED, words=CALIBRATORS_WORD)
+@takes_rows(refuses={"groups": "its groups are the regions of the image"}, words=CALIBRATORS_WORD)
 def reliability_map(
     logits: Any,
     labels: Any,
@@ -57,8 +54,8 @@ def reliability_map(
         Where to draw; new axes by default.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``class_axis``. A dot marks a region whose gap is significant. Where the last of these is passed,
-        images count as independent for this, and their pixels do not.
+        ``ignore_index``, ``shift_labels``, ``class_axis``. A dot marks a region whose gap is significant. Where the last of
+        these is passed, images count as independent for this, and their pixels do not.
 
     Returns
     -------
