@@ -15,8 +15,8 @@ Without probmetrics, this file measures all methods that suit a benchmark and wr
 
 Before you compare numbers:
 
-- `nishimori-platt`, `nishimori-beta` and `nishimori-quadratic` are for two classes. With the 1,000 classes of ImageNet leave out
-  `nishimori-matrix` and `nishimori-dirichlet`, which have a million parameters.
+- `nishimori-platt`, `nishimori-beta` and `nishimori-quadratic` are for two classes. With the 1,000 classes of ImageNet leave
+  out `nishimori-matrix` and `nishimori-dirichlet`, which have a million parameters.
 - CalArena stops at the first error. Where a method has no solution, probabilities stay as they are, and count as its own.
 - Where a classifier says exactly 0, the probability becomes 1.2e-38, as in probmetrics. To raise it further, pass `floor=`.
 - For two classes, CalArena's ECE is that of the second class, and not of the predicted one.
