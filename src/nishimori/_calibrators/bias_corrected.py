@@ -60,7 +60,7 @@ class BiasCorrected(Calibrator):
     preserve_accuracy : bool
         Whether samples whose prediction would change get one temperature instead, that of ``method``, and no biases. Mean
         confidence then differs from accuracy by what these samples change.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -97,8 +97,10 @@ class BiasCorrected(Calibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

@@ -178,7 +178,7 @@ class Platt(BinaryCalibrator):
         Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
         J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
         parameters also where the scores separate the classes perfectly. Without it there are standard errors.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
         all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -207,8 +207,10 @@ class Platt(BinaryCalibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -263,7 +265,7 @@ class Quadratic(BinaryCalibrator):
         Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
         J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
         parameters also where the scores separate the classes perfectly. Without it there are standard errors.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
         all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -292,8 +294,10 @@ class Quadratic(BinaryCalibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -356,7 +360,7 @@ class Beta(BinaryCalibrator):
         Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
         J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
         parameters also where the scores separate the classes perfectly. Without it there are standard errors.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
         all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -385,8 +389,10 @@ class Beta(BinaryCalibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

@@ -86,7 +86,7 @@ class Isotonic(Calibrator):
     prior : float
         How many samples are added at each end. With 0, the curves are those of ``CalibratedClassifierCV(method="isotonic")``
         of scikit-learn, if that is given the same probabilities.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -113,8 +113,10 @@ class Isotonic(Calibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -218,7 +220,7 @@ class HistogramBinning(Calibrator):
         Bins of equal width, or of equal weight of validation samples. A probability on an edge counts in the bin below it.
     prior : float
         How many samples each bin starts with. With 0, the values are plain frequencies, and the middle of an empty bin.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -247,8 +249,10 @@ class HistogramBinning(Calibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

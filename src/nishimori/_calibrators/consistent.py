@@ -53,7 +53,7 @@ class Consistent(Calibrator):
     cv : int, optional
         The number of folds, at least 2; by default 10, or the number of samples, or of clusters, if it is smaller. Each class
         is spread evenly over the folds, clusters stay in one fold, and the same data give the same folds.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional

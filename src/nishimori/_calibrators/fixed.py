@@ -31,7 +31,7 @@ class FixedTemperature(Calibrator):
     ----------
     temperature : float
         The temperature.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -97,7 +97,7 @@ class Uncalibrated(FixedTemperature):
 
     Parameters
     ----------
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -153,7 +153,7 @@ class FixedMap(Calibrator):
         The name of the method that chose it.
     params : dict, optional
         The parameters of that method.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -248,7 +248,7 @@ def from_temperature(
         The temperature, positive and finite.
     classes : sequence, optional
         The label of each column in order; then the number of columns is checked too.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What the calibrator will be given; by default logits.
     floor : float, optional
         Smaller probabilities are raised to this, with ``input="probabilities"``.

@@ -32,7 +32,7 @@ class Intercept(Calibrator):
 
     Parameters
     ----------
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
         all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -62,8 +62,10 @@ class Intercept(Calibrator):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

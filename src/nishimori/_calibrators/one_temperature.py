@@ -104,7 +104,7 @@ class ExpectationConsistency(OneTemperature):
         Whether half a right and half a wrong answer are added: mean confidence is then (right + ½)/(n + 1) for n samples. So
         there is a temperature also where all samples are right. Where even that is not above chance, T is so large that all
         classes are equally probable. There is no standard error.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -140,8 +140,10 @@ class ExpectationConsistency(OneTemperature):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -194,7 +196,7 @@ class TemperatureScaling(OneTemperature):
         Whether labels are smoothed as by J. Platt, here for any number K of classes: a sample whose class has N samples is of
         that class with probability (N + 1)/(N + K), and of each other class with 1/(N + K). So there is a temperature also
         where all samples are right. There is no standard error.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -227,8 +229,10 @@ class TemperatureScaling(OneTemperature):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -277,7 +281,7 @@ class AdaptiveConsistency(OneTemperature):
 
     Parameters
     ----------
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -293,8 +297,10 @@ class AdaptiveConsistency(OneTemperature):
     temperature_se_ : float
         The standard error of T: T times the standard deviation of log T, if T_EC and T_TS are drawn from their joint normal
         distribution and δ is shrunk in each draw.
-    ec_, ts_ : float or None
-        Both temperatures; None if one does not exist. Then the other is used as it is, with an `InputWarning` that says why.
+    ec_ : float or None
+        T of EC; None if it does not exist. Then `ts_` is used as it is, with an `InputWarning` that says why.
+    ts_ : float or None
+        T of TS; None if it does not exist. Then `ec_` is used as it is, with an `InputWarning` that says why.
     weight_ : float
         The share w of δ that was kept, from 0 (T is that of TS) to 1 (T is that of EC).
     fit_info_ : FitInfo
@@ -310,8 +316,10 @@ class AdaptiveConsistency(OneTemperature):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -388,7 +396,7 @@ class Matched(OneTemperature):
     ----------
     observable : Observable
         What is matched.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -416,8 +424,10 @@ class Matched(OneTemperature):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

@@ -144,7 +144,7 @@ class VectorScaling(AffineScaling):
         None and 0 mean no penalty; then there are standard errors.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -177,8 +177,10 @@ class VectorScaling(AffineScaling):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -230,7 +232,7 @@ class MatrixScaling(AffineScaling):
         likelihood. None and 0 mean no penalty; then there are standard errors.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -263,8 +265,10 @@ class MatrixScaling(AffineScaling):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -352,7 +356,7 @@ class ClasswiseTemperature(AffineScaling):
         and 0 mean no penalty; then there are standard errors.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -389,8 +393,10 @@ class ClasswiseTemperature(AffineScaling):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -452,7 +458,7 @@ class Dirichlet(AffineScaling):
         form divides λ by K(K − 1) and μ by K, for K classes.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
         you say what they are; a `Rows` object says it.
     classes : sequence, optional
@@ -486,8 +492,10 @@ class Dirichlet(AffineScaling):
         The number of classes.
     feature_names_in_ : array of str
         The names of the columns, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples had a positive weight, and how often all logits were read.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     missing : float, optional
         What stands for a label that is not known in ``y``, such as -1 or NaN. Such decisions do not count. By default all
         entries of ``y`` must be 0 or 1.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What ``X`` holds: by default logits. Numbers that all lie between 0 and 1 are refused until you say what they are.
     floor : float, "auto" or None
         Smaller probabilities, and those above 1 - ``floor``, are moved to this distance from 0 and 1, with
