@@ -64,7 +64,7 @@ def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
 
 # Sentences of the pages, with the numbers of a group in place of the digits.
 SENTENCES = {
-    ("docs/index.md", _validation): [
+    ("docs/adaptive.md", _validation): [
         "EC needs {ratio_low:.1f} to {ratio_high:.1f} times as many validation samples as TS on the bundled networks, in the "
         "median {ratio_median:.1f} times",
     ],
@@ -117,7 +117,7 @@ def test_no_page_counts_statements():
 
 def test_one_number_for_the_samples_that_ec_needs():
     """The ratio of the variances of the two temperatures is rounded in the same way wherever it is named."""
-    for file in ("docs/index.md", "docs/paper.md", "paper/RESULTS.md", "paper/STATEMENTS.md"):
+    for file in ("docs/adaptive.md", "docs/paper.md", "paper/RESULTS.md", "paper/STATEMENTS.md"):
         assert re.search(r"\b1\.8 times", text_of(file)), file
         assert not re.search(r"1\.(?:65|7|76) times", text_of(file)), file
 
