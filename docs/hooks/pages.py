@@ -13,7 +13,7 @@ from latex2mathml.converter import convert
 FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\(?P<kind>[(\[])(?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
 
 
-# What people look for first; search puts these before pages that have the same words more often, and guides before the reference.
+# Search puts these before pages that have the same words more often, and guides before the reference.
 FIRST = {f"{name}.md": 5 for name in ("index", "torch", "trust", "metrics", "cite")}
 FIRST |= {f"api/{name}.md": 3 for name in ("measuring", "calibrators", "torch")}
 
