@@ -14,14 +14,13 @@ yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "site"
 SOURCES = ("docs", "examples", "src", "paper/src")
+SUFFIXES = (".md", ".py", ".css", ".js", ".txt")
 
 
 def is_current():
     """Whether the site that `make docs` has built is newer than everything that it is made from."""
     page = BUILT / "llms.txt"  # among the last files that are written
-    files = [
-        path for folder in SOURCES for path in (ROOT / folder).rglob("*.*") if path.suffix in (".md", ".py", ".css", ".js")
-    ]
+    files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.*") if path.suffix in SUFFIXES]
     return page.exists() and page.stat().st_mtime > max(path.stat().st_mtime for path in [ROOT / "mkdocs.yml", *files])
 
 
