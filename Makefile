@@ -54,7 +54,7 @@ contracts: $(VENV)/installed  ## Check that folders import only from earlier sta
 	$(BIN)/lint-imports
 
 docs: $(VENV)/installed  ## Build the documentation into build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Beside the check of types, which uses one core: otherwise each test process would compile the same packages and tests at its start.
 # What cannot be imported is an error of `unit`, not of this.

@@ -1,11 +1,27 @@
 """nishimori's calibrators in CalArena, a benchmark of calibration methods (github.com/probkit/CalArena).
 
-Without arguments, small files in the format of its benchmarks are generated, each calibrator is fitted and measured, and a
-leaderboard is printed. On the real files:
+Without arguments, it generates two small benchmarks in CalArena's format, fits every method of nishimori to them, and prints a
+leaderboard for each. The experiments are so few that the order of the methods means little. For real results:
+
+1. Clone `probkit/CalArena` and install what it needs: ``pip install "probmetrics[extra,dirichletcal]" h5py tqdm nishimori``.
+2. Download the benchmarks (1.7 GB) from the Hugging Face data set `probkit/CalArena` to the folder `calibration_benchmarks`.
+3. Copy this file to CalArena's folder. Its `custom_calibrators.py` then needs one line:
+   ``from calarena import CUSTOM_CALIBRATORS``.
+4. Run one method per call: ``python run_benchmark.py --benchmark tabrepo-binary --calibrator nishimori-beta``.
+
+Without probmetrics, this file measures all methods that suit a benchmark and writes the same files of results:
 
     python calarena.py --benchmark tabrepo-binary --benchmarks_dir calibration_benchmarks --results_dir results
 
-In CalArena's own custom_calibrators.py, write ``from calarena import CUSTOM_CALIBRATORS``. docs/calarena.md has the steps.
+Before you compare numbers:
+
+- `nishimori-platt`, `nishimori-beta` and `nishimori-quadratic` are for two classes. With the 1,000 classes of ImageNet leave
+  out `nishimori-matrix` and `nishimori-dirichlet`, which have a million parameters.
+- CalArena stops at the first error. Where a method has no solution, probabilities stay as they are, and count as its own.
+- Where a classifier says exactly 0, the probability becomes 1.2e-38, as in probmetrics. To raise it further, pass `floor=`.
+- For two classes, CalArena's ECE is that of the second class, and not of the predicted one.
+
+It was tested with generated files and the metrics of probmetrics 1.3, and not with all of the real ones.
 """
 
 import argparse

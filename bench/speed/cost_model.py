@@ -1,8 +1,8 @@
 """What fits and sketches cost, as a formula: its constants on this machine, its predictions against measurements, and two jobs.
 
 Run ``python bench/speed/cost_model.py FOLDER [--sizes GIGABYTES ...] [--write]``. Files are written to FOLDER and deleted at
-the end. Constants come from runs of 64 MB (sketches: 8 MB), predictions are for 0.1, 0.5 and 2 GB. ``--write`` replaces the
-tables in bench/results/cost_model.md and docs/clusters.md.
+the end. Constants come from runs of 64 MB (sketches: 8 MB), predictions are for 0.1, 0.5 and 2 GB. ``--write`` writes
+bench/results/cost_model.md, whose main numbers docs/scaling.md quotes.
 At most 2 GB of disk, and 1.5 GB of memory besides the file that the system keeps in its cache.
 """
 
@@ -246,7 +246,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 RESULTS = Path(__file__).parents[1] / "results" / "cost_model.md"
-PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
 SMALL = 2**24  # logits of the runs that give the constants: 64 MB
 TINY = 2**17
 PER_TASK = 2**22  # logits of one task: 16 MB
@@ -507,18 +506,47 @@ def main() -> None:
         write(parts)
 
 
+INTRODUCTION = """# What fits and sketches cost
+
+Written by `python bench/speed/cost_model.py FOLDER --write` on two cores of an Intel Xeon. docs/scaling.md quotes the
+main numbers.
+
+```
+computing = rows × (a + b × classes) × crowding
+seconds = start + readings × (max(bytes / bandwidth, computing) / workers + tasks × latency)
+```
+
+Reading and computing overlap, so the slower one counts. *Start* is what the same call takes on little data. Bytes and
+bandwidth are those of one reading by one worker; a and b are the seconds of the kernel per row and per logit. *Crowding*
+is how much slower a worker is beside others on the same machine; it is 1 where each worker has a machine of its own. A
+scheduler hands out tasks one after the other, so their latency is not divided by the number of workers.
+"""
+ABOUT = {
+    "constants": """## Constants
+
+"Fit of chunks" is a fit to a Dask array. One reading of a fit takes two exponentials and about 20 additions and
+multiplications per logit, an update of a sketch about 10 exponentials and 400.""",
+    "messages": """## Messages
+
+What one task gets and sends back per reading, as a pickle. A task is a chunk of Dask, a rank or a part. Rows and
+classes do not matter.""",
+    "errors": """## Standard errors of T
+
+c·T/√n on the validation sets of the bundled networks.""",
+    "jobs": """## Two large jobs
+
+Predictions for workers of one core that each read 1 GB/s from a shared storage, which is an assumption. A task reads
+256 MB, or a hundredth of a worker's share if that is more.""",
+    "predictions": """## Predictions and measurements
+
+The same machine, all files in the cache of the system.""",
+}
+
+
 def write(parts: dict[str, str]) -> None:
-    """Replace the results, and the same tables in the page."""
-    command = (
-        "`python bench/speed/cost_model.py FOLDER --write` on two cores of an Intel Xeon; docs/clusters.md says what it means."
-    )
-    RESULTS.write_text("\n\n".join([command, *parts.values()]) + "\n", encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8")
-    for name, text in parts.items():
-        begin = f"<!-- cost_model: {name} -->\n"
-        before, rest = page.split(begin)
-        page = before + begin + "\n" + text + "\n\n" + rest[rest.index("<!-- end -->") :]
-    PAGE.write_text(page, encoding="utf-8")
+    """Replace the results."""
+    sections = [f"{ABOUT[name]}\n\n{table}" for name, table in parts.items()]
+    RESULTS.write_text("\n\n".join([INTRODUCTION.rstrip(), *sections]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -179,29 +179,29 @@ def conditions(found):
 # What the page "When calibrating hurts" says about a situation, in its order.
 ADVICE = {
     "nothing": "Calibrate; EC and TS are equally good.",
-    "validation noise, little": "Hurts as soon as the wrong labels cost more accuracy than the network is overconfident by.",
+    "validation noise, little": "Hurts once wrong labels cost more accuracy than the network is overconfident by.",
     "validation noise, much": "Do not calibrate on such labels.",
-    "test noise, little": "Wrong test labels look like overconfidence; calibration is not to blame.",
-    "noise in both, much": "Looks like a success, and on clean labels is the failure two rows above.",
-    "test corrupted": "T is too small, and still better than T = 1.",
+    "test noise, little": "Wrong test labels look like overconfidence; calibration still helps.",
+    "noise in both, much": "Looks like a success, but on clean labels it is the failure two rows above.",
+    "test corrupted": "T is too small, but still better than T = 1.",
     "both corrupted": "Best: validation images like those to come.",
     "mixture": "Half-way for strong corruptions, too much for mild ones.",
     "validation corrupted": "Harmless if mild, worse than nothing if strong.",
-    "clean with noise, little": "Two errors cancel in part: the noise raises T, and the corruption needs a larger one.",
+    "clean with noise, little": "Two errors cancel in part: noise raises T, and the corruption needs a larger T.",
     "matching with noise, much": "The right images do not make up for wrong labels.",
 }
 
 
 def advice(found):
-    """The table of the page: how often calibration hurts, by how much it changes scores, and a sentence."""
-    head = ["validation", "test", "hurts: EC", "TS", "adaptive", "ECE before", "EC", "TS", "NLL: EC", "TS", "in a sentence"]
+    """The table of the page: how often calibration hurts, the mean ECE before and after, and a sentence."""
+    head = ["validation → test", "hurts: EC, TS", "ECE: before, EC, TS", "in a sentence"]
     rows = []
     for name, sentence in ADVICE.items():
         each = found["situations"][name]
-        row = [each["validation"], each["test"], *(f"{100 * each[method]['ece']['worse']:.0f} %" for method in METHODS)]
-        row += [f"{each['none']['ece']:.1f}", *(change(each[method]["ece"], 1) for method in ("ec", "ts"))]
-        row += [signed(each[method]["nll"]["change"], 2) for method in ("ec", "ts")]
-        rows.append([*row, sentence])
+        hurts = ", ".join(f"{100 * each[method]['ece']['worse']:.0f} %" for method in ("ec", "ts"))
+        scores = ", ".join(f"{each[method]['ece']['mean']:.1f}" for method in ("ec", "ts"))
+        data = f"{each['validation']} → {each['test']}"
+        rows.append([data, hurts, f"{each['none']['ece']:.1f}, {scores}", sentence])
     return table(head, rows)
 
 

@@ -1,6 +1,6 @@
 """How much the numbers of the paper's tables vary: with other seeds of the training, and other draws of the augmentation.
 
-    python bench/studies/spreads.py train OUT --data FOLDER                    # the networks and seeds of docs/paper.md
+    python bench/studies/spreads.py train OUT --data FOLDER                    # the networks and seeds of paper/RESULTS.md
     python bench/studies/spreads.py train OUT --data FOLDER cifar10/resnet20:1,2 --at-a-time 2    # others
     python bench/studies/spreads.py draw DRAWS.json --weights FOLDER --data FOLDER    # views of the validation images
     python bench/studies/spreads.py numbers OUT DRAWS.json > paper/src/nishimori_paper/spreads.toml

@@ -70,7 +70,7 @@ def described(path: Path, title: str, runs: ExampleRuns) -> tuple[str, list[Path
     """The page of an example, and its pictures."""
     source = path.read_text(encoding="utf-8")
     docstring, code = split(source)
-    parts = [f"# {title}", docstring]
+    parts = ["---\nhide: [toc]\n---", f"# {title}", docstring]  # lines of code need the whole width
     absent, drawn = missing(source), []
     if absent:
         parts.append(f"*It was not run for this page: {', '.join(absent)} is not installed where the page was made.*")

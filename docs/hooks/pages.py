@@ -1,4 +1,4 @@
-"""What the theme leaves open: formulas, and a name for the search dialog.
+"""What the theme leaves open: formulas, descriptions of pages, what search prefers, and a name for the search dialog.
 
 Formulas become MathML when the site is built. Every current browser shows it, so pages need neither scripts nor fonts from
 elsewhere, screen readers can read it, and CI needs no Node.js, which KaTeX would take.
@@ -13,38 +13,38 @@ from latex2mathml.converter import convert
 FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\(?P<kind>[(\[])(?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
 
 
-# What people look for first; search puts these before pages that have the same words more often.
-FIRST = ("index.md", "torch.md", "cite.md", "metrics.md", "api/measuring.md", "api/calibrators.md", "api/torch.md")
-HEADING = re.compile(r"(?=<h([1-6])[ >])")
-MORE = "<!-- more -->"
+# Search puts these before pages that have the same words more often, and guides before the reference.
+FIRST = {f"{name}.md": 5 for name in ("index", "torch", "trust", "metrics", "cite")}
+FIRST |= {f"api/{name}.md": 3 for name in ("measuring", "calibrators", "torch")}
+
+
+LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W*[A-Z])")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Say which pages search prefers."""
+    """Describe the page to search engines and in ``llms.txt``, and say whether search prefers it."""
+    page.meta.setdefault("description", description(markdown))
     if page.file.src_uri in FIRST:
-        page.meta["search"] = {"boost": 3}
+        page.meta["search"] = {"boost": FIRST[page.file.src_uri]}
     return markdown
 
 
+def description(markdown: str) -> str:
+    """The first sentences of the first paragraph: as many as 240 characters hold, and at least one."""
+    paragraphs = (" ".join(each.split()) for each in LINK.sub(r"\1", FENCED.sub("", markdown)).split("\n\n"))
+    found, *more = SENTENCE.split(next(each for each in paragraphs if each[:1].isalpha() or each.startswith(('"', "`", "**"))))
+    for sentence in more:
+        if len(found) + len(sentence) >= 240:
+            break
+        found += f" {sentence}"
+    return re.sub(":$", ".", re.sub(r"`|\*\*", "", found))
+
+
 def on_page_content(content: str, **_: Any) -> str:
-    """Typeset formulas, and fold what follows ``<!-- more -->`` up to the next heading of the same rank or a higher one."""
-    return folded(FORMULA.sub(lambda found: mathml(found["tex"], is_block=found["kind"] == "["), content))
-
-
-def folded(content: str) -> str:
-    """The page with its details closed; who follows a link to a heading inside finds them open."""
-    first, *rest = HEADING.split(content)  # text, rank, text, rank, text, ...
-    if MORE in first:
-        raise ValueError(f"{MORE} must follow a heading")
-    page, open_rank = first, 0
-    for rank, section in zip(map(int, rest[::2]), rest[1::2], strict=True):
-        if open_rank and rank <= open_rank:
-            page, open_rank = page + "</details>", 0
-        shown, mark, hidden = section.partition(MORE)
-        if mark and not open_rank:
-            shown, open_rank = f'{shown}<details class="more"><summary>Details</summary>', rank
-        page += shown + hidden.replace(MORE, "")
-    return page + "</details>" * bool(open_rank)
+    """Typeset formulas."""
+    return FORMULA.sub(lambda found: mathml(found["tex"], is_block=found["kind"] == "["), content)
 
 
 def mathml(tex: str, *, is_block: bool) -> str:

@@ -1,15 +1,18 @@
-"""The page docs/statements.md, written from the results of the artefact `statements`.
+"""paper/STATEMENTS.md and its summary docs/statements.md, written from the results of the artefact `statements`.
 
 nishimori paper run statements -o results
-python paper/tests/statements_page.py results > docs/statements.md
+python paper/tests/statements_page.py results
 """
 
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import nishimori_paper as paper
 
+ROOT = Path(__file__).parents[2]
+FULL = "https://github.com/nishimori-project/nishimori/blob/main/paper/STATEMENTS.md"
 TITLES = {
     "abstract": "Abstract and Section 1",
     "1": "Abstract and Section 1",
@@ -48,6 +51,40 @@ theory, equations, printed numbers, counts.
 """
 
 
+SUMMARY = f"""\
+# The paper's statements
+
+Which statements of [arXiv:2303.02644](https://arxiv.org/abs/2303.02644) are true? Most hold as they stand, and this page lists
+the others by verdict. [The full list]({FULL}) has, for each statement, the paper's words, what has to hold for them to be true,
+what we found, and how probable a wrong verdict is. `nishimori paper check statements` computes all of it.
+
+[The paper, reproduced](paper.md#are-the-papers-statements-true) sums up what this means for users.
+"""
+MEANINGS = {
+    "contradicted": "What we find, or what the paper's own equations say, is something else:",
+    "slip of the pen": "The words or the sign are wrong as printed, and what is meant is true ([errata](errata.md)):",
+    "holds with a condition": "Each is true once a condition is added that the paper does not state:",
+    "cannot be judged here": "What would decide it is not available:",
+}
+
+
+def summary(statements: Sequence[paper.JudgedStatement]) -> str:
+    """The page of the documentation, in Markdown: every statement that does not hold as it stands."""
+    parts = [SUMMARY]
+    for verdict, meaning in MEANINGS.items():
+        chosen = [statement for statement in statements if statement.verdict == verdict]
+        parts.append(f"## {verdict.capitalize()}\n\n{meaning}\n\n" + "\n".join(line(each) for each in chosen) + "\n")
+    return "\n".join(parts)
+
+
+def line(statement: paper.JudgedStatement) -> str:
+    """A link to a statement, with its condition in one sentence or with what was found."""
+    link = f"- [{plain(heading(statement))}]({FULL}#{anchor(statement)})"
+    if statement.verdict == "slip of the pen":
+        return link
+    return f"{link}: {plain(statement.condition.partition('. ')[0] if statement.condition else statement.ours)}."
+
+
 def page(statements: Sequence[paper.JudgedStatement]) -> str:
     """The page in Markdown."""
     by_title = {title: [statement for statement in statements if title_of(statement) == title] for title in ORDER}
@@ -60,8 +97,12 @@ def page(statements: Sequence[paper.JudgedStatement]) -> str:
 
 def row(statement: paper.JudgedStatement) -> str:
     """The line of a statement in the table, which leads to its entry."""
-    anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", statement.name.lower()))
-    return f"| [{plain(heading(statement))}](#{anchor}) | {plain(statement.section)} | {statement.verdict} |"
+    return f"| [{plain(heading(statement))}](#{anchor(statement)}) | {plain(statement.section)} | {statement.verdict} |"
+
+
+def anchor(statement: paper.JudgedStatement) -> str:
+    """What the heading of a statement is called in a link."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", statement.name.lower()))
 
 
 def heading(statement: paper.JudgedStatement) -> str:
@@ -100,4 +141,6 @@ def plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page([finding.statement for finding in paper.check("statements", sys.argv[1]) if finding.statement]))
+    judged = [finding.statement for finding in paper.check("statements", sys.argv[1]) if finding.statement]
+    (ROOT / "paper" / "STATEMENTS.md").write_text(page(judged), encoding="utf-8")
+    (ROOT / "docs" / "statements.md").write_text(summary(judged), encoding="utf-8")

@@ -323,7 +323,7 @@ def test_by_class_the_difference_of_temperatures_of_a_model_with_few_classes_is_
         rows = _shipped_measures.joined(model.part(half, "fit"), model.part(half, "test"))
         each = _shipped_measures.temperature_difference(rows)
         found[half] = f"{each['difference'] / each['difference_se_class']:.1f}".replace("-", "−")
-    page = (ROOT / "docs" / "shipped_models.md").read_text(encoding="utf-8")
+    page = (ROOT / "bench" / "results" / "shipped.md").read_text(encoding="utf-8")
     assert f"{found['final']} standard errors from 0 (final half; development {found['development']})" in page
 
 

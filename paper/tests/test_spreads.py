@@ -84,12 +84,12 @@ def test_rows_are_put_together_from_columns():
     assert augmentation_draws("svhn/resnet20-authors", "clean") == []
 
 
-# The page of the docs.
+# The file of all results.
 
 
 def documented(heading):
-    """The rows of the table under a heading of docs/paper.md, as numbers of the form "mean ± standard deviation"."""
-    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+    """The rows of the table under a heading of paper/RESULTS.md, as numbers of the form "mean ± standard deviation"."""
+    page = (Path(__file__).parents[1] / "RESULTS.md").read_text(encoding="utf-8")
     section = page.partition(f"### {heading}\n")[2].partition("\n### ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")]
     return {(row[0], row[1]): row[2:] for row in rows}

@@ -11,7 +11,7 @@ from nishimori import data
 from nishimori_paper import _runs
 from nishimori_paper.artefacts._statements import _figures, _networks, _noise, _regression, _validation
 from nishimori_paper.artefacts._statements._statement import _filled
-from statements_page import page
+from statements_page import page, summary
 
 ROOT = Path(__file__).parents[2]
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -44,9 +44,10 @@ def assert_alike(found, written):
         assert abs(float(one[0]) - float(other[0])) <= allowed, f"{one} where the page says {other}"
 
 
-def test_the_page_of_statements_is_the_output_of_the_artefact(folder):
+@pytest.mark.parametrize(("write", "file"), [(page, "paper/STATEMENTS.md"), (summary, "docs/statements.md")])
+def test_the_pages_of_statements_are_the_output_of_the_artefact(folder, write, file):
     statements = [finding.statement for finding in paper.check("statements", folder)]
-    assert_alike(page(statements), (ROOT / "docs" / "statements.md").read_text(encoding="utf-8"))
+    assert_alike(write(statements), (ROOT / file).read_text(encoding="utf-8"))
 
 
 def test_the_page_says_of_what_a_statement_is_true():
@@ -63,7 +64,7 @@ def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
 
 # Sentences of the pages, with the numbers of a group in place of the digits.
 SENTENCES = {
-    ("docs/index.md", _validation): [
+    ("docs/adaptive.md", _validation): [
         "EC needs {ratio_low:.1f} to {ratio_high:.1f} times as many validation samples as TS on the bundled networks, in the "
         "median {ratio_median:.1f} times",
     ],
@@ -72,7 +73,6 @@ SENTENCES = {
         "{ece_clean_low:.1%} to {ece_clean_high:.1%} with the same two networks",
         "(at most {temperature_apart:.1%} apart; {temperature_apart_paper:.1%} in the paper's Table 1)",
         "lower than after TS on {n_lower} of the {n} networks",
-        "not higher on {n_not_higher_rounded} of the {n}",
         "the ECE after EC is lower by {lead:.2f} ±",
         "above the margin of −{margin:.2f}",
     ],
@@ -81,16 +81,21 @@ SENTENCES = {
         "higher than without calibration on {n_worse_ts} of {n} networks after TS and on {n_worse_ec} after EC",
         "the mean over its own table ({reduction_paper:.1%} ± {reduction_paper_error:.1%}), and here the reduction is "
         "{reduction:.0%} ±",
-        "on {n_worse_ts} of the {n} networks after TS and on {n_worse_ec} after EC",
     ],
     ("docs/paper.md", _validation): [
         "{ratio_median:.1f} times as many for the same precision of T (median of {n_networks} networks)",
-        "{ratio_median:.1f} times as many as TS in the median of {n_networks} networks",
-        "it needs {ratio_median:.1f} times as many, in the median of the {n_networks} bundled networks",
     ],
     ("docs/paper.md", _figures): [
         "({n_close_augmented} of {n_augmented} networks are within 0.1 of it)",
         "within 0.1 of it on {n_close} of {n_minima} networks",
+    ],
+    ("paper/RESULTS.md", _networks): ["not higher on {n_not_higher_rounded} of the {n}"],
+    ("paper/RESULTS.md", _noise): [
+        "on {n_worse_ts} of the {n} networks after TS and on {n_worse_ec} after EC",
+    ],
+    ("paper/RESULTS.md", _validation): [
+        "{ratio_median:.1f} times as many as TS in the median of {n_networks} networks",
+        "it needs {ratio_median:.1f} times as many, in the median of the {n_networks} bundled networks",
     ],
     ("docs/errata.md", _regression): ["tied, at most {brier_logit_most:.0e} apart"],
 }
@@ -106,19 +111,20 @@ def test_numbers_in_readme_and_docs_are_those_of_the_artefact(folder, file, modu
 
 
 def test_no_page_counts_statements():
-    for file in ("README.md", "docs/paper.md", "docs/index.md", "docs/statements.md"):
+    for file in ("README.md", "docs/paper.md", "docs/index.md", "docs/statements.md", "paper/STATEMENTS.md"):
         assert not re.search(r"\d+ (?:of \d+ )?(?:statements|statements)|Of \d+ statements", text_of(file)), file
 
 
 def test_one_number_for_the_samples_that_ec_needs():
     """The ratio of the variances of the two temperatures is rounded in the same way wherever it is named."""
-    for file in ("docs/index.md", "docs/paper.md", "docs/statements.md"):
+    for file in ("docs/adaptive.md", "docs/paper.md", "paper/RESULTS.md", "paper/STATEMENTS.md"):
         assert re.search(r"\b1\.8 times", text_of(file)), file
         assert not re.search(r"1\.(?:65|7|76) times", text_of(file)), file
 
 
 def test_no_page_of_the_paper_counts_subjects_that_others_cannot_get():
-    for file in ("docs/affine.md", "docs/statements.md", "docs/paper.md", "docs/errata.md", "docs/why_ec_and_ts_agree.md"):
+    pages = [f"docs/{name}.md" for name in ("affine", "statements", "paper", "errata", "why_ec_and_ts_agree")]
+    for file in (*pages, "paper/RESULTS.md", "paper/STATEMENTS.md"):
         assert not re.search(r"humanexp|37 subjects|of 37\b|four other CIFAR-10 networks", text_of(file)), file
 
 

@@ -16,7 +16,7 @@ from nishimori._methods import table
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori.errors import InputError
 
-PAGE = Path(__file__).parents[2] / "docs" / "which_calibrator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "api" / "calibrators.md"
 
 
 class Rank(Observable):
@@ -144,12 +144,12 @@ def test_the_shell_refuses_two_forms(tmp_path):
     assert "choose one of --json and --markdown." in ended.err
 
 
-def test_the_page_about_choosing_a_method_has_the_table():
+def test_the_reference_of_calibrators_has_the_table():
     """If this fails, replace the table on the page by what `nishimori methods --markdown` prints."""
     assert nishimori.methods().to_markdown() in PAGE.read_text(encoding="utf-8")
 
 
-def test_the_page_about_choosing_a_method_asks_for_the_table_as_it_says():
+def test_the_reference_of_calibrators_asks_for_the_table_as_it_says():
     assert any("nishimori.methods()" in block.text for block in blocks(PAGE) if block.language == "python")
 
 

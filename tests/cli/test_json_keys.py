@@ -31,14 +31,15 @@ def files(tmp_path, run):
     assert run("fit val.npz -o c.json").code == run("sketch val.npz -o m.npz").code == 0
 
 
-TABLE = PAGE.read_text(encoding="utf-8").split("| command | keys |")[1]
+SECTION = PAGE.read_text(encoding="utf-8").split("### Keys of the JSON\n")[1].split("\n## ")[0]
+COMMON = SECTION.partition("\n- ")[0]  # keys that several commands have
 NAMED_BY_USERS = ("params", "parameters", "left_out")  # what is in these has names of its own
 
 
 def documented(command):
     """What the page says of a command, and of those that it refers to."""
-    (row,) = re.findall(rf"^\| [^|]*`{command}`[^|]* \| (.*) \|$", TABLE, re.MULTILINE)
-    return row + "".join(documented(other) for other in set(re.findall(r"as of `(\w+)`", row)))
+    (entry,) = re.findall(rf"^- \*\*[^*]*`{command}`[^*]*\*\*: (.*)$", SECTION, re.MULTILINE)
+    return COMMON + entry + "".join(documented(other) for other in set(re.findall(r"as of `(\w+)`", entry)))
 
 
 def keys_in(value):

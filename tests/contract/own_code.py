@@ -10,7 +10,7 @@ import numpy as np
 
 from nishimori._methods import table
 
-PAGE = Path(__file__).parents[2] / "docs" / "how_it_works.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
 def code_under(heading):

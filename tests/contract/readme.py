@@ -23,7 +23,9 @@ class Block:
 
 
 def blocks(page: Path = README) -> list[Block]:
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    """The blocks of a page; those in tabs are indented, and lose the indentation of their fences."""
+    fenced = re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    fences = [(each[2], re.sub(f"^{each[1]}", "", each[3], flags=re.MULTILINE)) for each in fenced]
     found = []
     for (language, text), following in zip(fences, [*fences, ("", "")][1:], strict=True):
         if language in ("python", "console"):

@@ -40,6 +40,11 @@ def paper(tmp_path_factory):
         yield running
 
 
+def test_the_four_blocks_in_tabs_of_the_home_page_are_among_them():
+    assert [block.language for block in SHOWN["index"]] == ["python", "python", "python", "console"]
+    assert all(block.text[0] != " " for block in SHOWN["index"])
+
+
 def needs_paper(page, block):
     return page in PAPER or block.extra == "paper"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import nishimori
+from nishimori import calibrators
 from nishimori._rows.options import DEFAULTS
 
 MAIN = ("evaluate", "temperatures", "compare", "gate", "group_gaps", "calibration_test")
@@ -38,6 +39,34 @@ def test_help_says_what_kinds_of_data_are_taken(name):
     text = " ".join(parameters_of(getattr(nishimori, name).__doc__)["logits"].split())
     assert text.startswith("Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX")
     assert "Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns." in text
+
+
+CLASSES = [getattr(calibrators, name) for name in sorted(calibrators.__all__) if isinstance(getattr(calibrators, name), type)]
+CLASSES = [kind for kind in CLASSES if not inspect.isabstract(kind)]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_the_entry_of_a_calibrator_stands_alone(kind):
+    docstring = inspect.cleandoc(kind.__doc__)
+    described = parameters_of(docstring)
+    assert set(described) == set(inspect.signature(kind).parameters)
+    sections = docstring.partition("See Also\n")[0]
+    assert not re.search(r"[Aa]s for `|attributes are those of `", sections)
+    assert "Attributes\n----------" in docstring
+    assert ">>> " in docstring.partition("Examples\n--------")[2]
+
+
+def test_common_parameters_and_attributes_read_the_same_for_every_calibrator():
+    texts = {}
+    for kind in CLASSES:
+        docstring = inspect.cleandoc(kind.__doc__)
+        for name, text in parameters_of(docstring.replace("Attributes\n----------\n", "")).items():
+            texts.setdefault(name, {}).setdefault(" ".join(text.split()), []).append(kind.__name__)
+    for name in ("classes", "classes_", "n_features_in_", "feature_names_in_"):
+        assert len(texts[name]) == 1, texts[name]
+    # Those of log-odds, those that fit nothing, and the one that says how a floor is chosen, have words of their own.
+    assert len(texts["input"]) == 2
+    assert len(texts["floor"]) == 3
 
 
 def static_docstrings():

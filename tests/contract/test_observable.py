@@ -1,4 +1,4 @@
-"""An observable written outside the package, by following docs/how_it_works.md to the letter, works everywhere."""
+"""An observable written outside the package, by following docs/extending.md to the letter, works everywhere."""
 
 import json
 import pickle

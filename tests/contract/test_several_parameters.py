@@ -1,4 +1,4 @@
-"""A calibrator with several parameters, written outside the package by following docs/how_it_works.md, works everywhere."""
+"""A calibrator with several parameters, written outside the package by following docs/extending.md, works everywhere."""
 
 import json
 import pickle

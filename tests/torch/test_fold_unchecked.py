@@ -146,6 +146,16 @@ def test_a_stem_called_base_layer_is_no_adapter():
     assert torch.allclose(calibrated.fold(probe=X)(X), expected, atol=1e-6)
 
 
+def test_a_probe_finds_the_layer_before_a_function_that_keeps_factors():
+    network = nn.Sequential(nn.Dropout(0.5), nn.Conv2d(3, 4, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+    images = torch.randn(5, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    calibrated = Calibrated(network, 1.7)
+    expected = calibrated(images)
+    with pytest.raises(InputError, match="`2` of type ReLU: it is another kind of layer"):
+        calibrated.fold(probe=False)
+    assert torch.allclose(calibrated.fold(probe=images)(images), expected, atol=1e-6)
+
+
 class Biased(Named):
     """A network that adds a bias of its own to what its last layer returns, as MarianMT."""
 

@@ -62,8 +62,14 @@ class Best(Calibrator):
         No further method is tried after this time. The result then depends on how fast the machine is.
     random_state : int, optional
         Another number gives other folds. The folds are the same each time by default.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -76,8 +82,20 @@ class Best(Calibrator):
         The chosen method, fitted to all data. Files do not hold it: they hold its map.
     temperature_, temperature_se_ : float or None
         Those of the chosen method, where it has one temperature.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : Map
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     See Also
     --------

@@ -178,8 +178,14 @@ class Platt(BinaryCalibrator):
         Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
         J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
         parameters also where the scores separate the classes perfectly. Without it there are standard errors.
-    input, classes, floor
-        As for `ExpectationConsistency`. For ``input="probabilities"``, s is ln p − ln(1 − p).
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
+        all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -191,8 +197,20 @@ class Platt(BinaryCalibrator):
         Why there are none.
     residual_ : float
         The largest gap that is left between a mean under the model and at the labels.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`. The map is an `Affine`.
+    map_ : Affine
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -243,22 +261,53 @@ class Quadratic(BinaryCalibrator):
 
     Parameters
     ----------
-    smooth_labels, input, classes, floor
-        As for `Platt`.
+    smooth_labels : bool
+        Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
+        J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
+        parameters also where the scores separate the classes perfectly. Without it there are standard errors.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
+        all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
     parameters_ : dict of float
         "square", "slope" and "intercept".
-    parameters_se_, why_no_se_, residual_
-        As for `Platt`.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`. The map is a `LogOdds`.
+    parameters_se_ : dict of float, or None
+        Their standard errors, with ``smooth_labels=False``.
+    why_no_se_ : str or None
+        Why there are none.
+    residual_ : float
+        The largest gap that is left between a mean under the model and at the labels.
+    map_ : LogOdds
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
-    InputError, DegenerateDataError, NotConvergedError
-        From `fit`, as for `Platt`.
+    InputError
+        From `fit`, if there are more than two classes. ``X`` is the score of the second class, or the logits of both.
+    DegenerateDataError
+        From `fit`, if ``y`` has one class only, or if all scores are equal.
+    NotConvergedError
+        From `fit`, if no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the
+        classes perfectly, else because there are too few different scores.
 
     See Also
     --------
@@ -307,8 +356,18 @@ class Beta(BinaryCalibrator):
     variant : {"abm", "am", "ab"}
         All three parameters; one slope a = b, which is Platt scaling with a slope that is not negative; or no shift of the
         middle: p = 1/2 stays 1/2, and c = (a − b)·ln 2.
-    smooth_labels, input, classes, floor
-        As for `Platt`.
+    smooth_labels : bool
+        Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
+        J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
+        parameters also where the scores separate the classes perfectly. Without it there are standard errors.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
+        all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -316,15 +375,34 @@ class Beta(BinaryCalibrator):
         "a", "b" and "c"; without "b" for "am", and without "c" for "ab".
     parameters_se_ : dict of float, or None
         Their standard errors, with ``smooth_labels=False``; 0 for a coefficient that is fixed at zero.
-    why_no_se_, residual_
-        As for `Platt`.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`. The map is a `LogOdds`.
+    why_no_se_ : str or None
+        Why there are none.
+    residual_ : float
+        The largest gap that is left between a mean under the model and at the labels.
+    map_ : LogOdds
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
-    InputError, DegenerateDataError, NotConvergedError
-        From `fit`, as for `Platt`.
+    InputError
+        From `fit`, if there are more than two classes. ``X`` is the score of the second class, or the logits of both.
+    DegenerateDataError
+        From `fit`, if ``y`` has one class only, or if all scores are equal.
+    NotConvergedError
+        From `fit`, if no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the
+        classes perfectly, else because there are too few different scores.
 
     See Also
     --------

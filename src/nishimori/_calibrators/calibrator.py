@@ -225,7 +225,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         return claims.confidence
 
     def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
-        """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""
+        """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1.
+
+        ``groups`` are as for `predict_proba`.
+        """
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "predict_log_proba", X, groups)
         return self._from_logits(self._scores(X), self.map_.log_probabilities, groups)
@@ -480,8 +483,23 @@ def fit_grouped_rows(
 
     Parameters
     ----------
-    X, y, sample_weight, clusters, counts, ignore_index, member_axis
-        As for `ExpectationConsistency`.
+    X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+        Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
+        more dimensions, such as (sequences, tokens, vocabulary), each position is a sample.
+    y : array of shape (n_samples,), or as ``X`` before the classes
+        True classes.
+    sample_weight : array of the shape of ``y``, optional
+        A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+    clusters : array of the shape of ``y``, optional
+        Which samples belong together, such as the tokens of a document or the frames of a video. Standard errors then take
+        clusters as independent, and samples of a cluster as not.
+    counts : bool
+        Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+    ignore_index : int, optional
+        Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+    member_axis : int, optional
+        Which dimension of ``X`` is that of the members of an ensemble, or of dropout masks. The log of their mean softmax is
+        calibrated. Predictions then take ``X`` with the same number of members in this dimension.
     groups : array of shape (n_samples,), optional
         The group of each sample, such as a site, a language or a patient: text or numbers, or the name of a column if ``X`` is
         a file of a table. Of a data frame, pass the column itself. ``GroupConsistency(by="groups")`` has a temperature for

@@ -76,7 +76,7 @@ class Isotonic(Calibrator):
     Among all increasing functions of the probability of a class, the fit takes the one with the least squared error. Two
     classes have one curve, that of the second class. More classes have one curve each, fitted to that class against all others;
     the results are divided by their sum. Predictions may change, and the mean confidence is not the accuracy in general. With
-    few samples per class it overfits: see the page about binning.
+    few samples per class it overfits.
 
     Curves that are fitted without a prior reach 0 and 1, where a single wrong sample makes the log-likelihood infinite. So
     the fit adds a sample at the lowest and at the highest probability of each class, of which one half belongs to the class.
@@ -86,8 +86,14 @@ class Isotonic(Calibrator):
     prior : float
         How many samples are added at each end. With 0, the curves are those of ``CalibratedClassifierCV(method="isotonic")``
         of scikit-learn, if that is given the same probabilities.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -97,8 +103,20 @@ class Isotonic(Calibrator):
         Isotonic regression has no standard errors.
     why_no_se_ : str
         Why not.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : ClassCurves
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -202,8 +220,14 @@ class HistogramBinning(Calibrator):
         Bins of equal width, or of equal weight of validation samples. A probability on an edge counts in the bin below it.
     prior : float
         How many samples each bin starts with. With 0, the values are plain frequencies, and the middle of an empty bin.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -215,8 +239,20 @@ class HistogramBinning(Calibrator):
         Their standard errors, in the same shape; NaN for an empty bin without a prior.
     why_no_se_ : str or None
         Why they are not known.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : ClassCurves
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

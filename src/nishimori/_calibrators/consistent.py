@@ -53,8 +53,14 @@ class Consistent(Calibrator):
     cv : int, optional
         The number of folds, at least 2; by default 10, or the number of samples, or of clusters, if it is smaller. Each class
         is spread evenly over the folds, clusters stay in one fold, and the same data give the same folds.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -68,8 +74,18 @@ class Consistent(Calibrator):
         Mean confidence minus accuracy of the out-of-fold predictions, with the temperature.
     temperature_ : float or None
         What logits are divided by in all, if the method has one temperature; None otherwise.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_
-        As for `ExpectationConsistency`.
+    map_ : Map
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
 
     See Also
     --------
@@ -78,13 +94,11 @@ class Consistent(Calibrator):
     Notes
     -----
     A map that has the least expected cross-entropy of a family in which all logits can be divided by a temperature has it at
-    a further temperature of 1: any other one can only raise it. What is gained is the calibration of the confidence;
-    docs/affine.md shows when it pays.
+    a further temperature of 1: any other one can only raise it. What is gained is the calibration of the confidence.
 
     The maps of the folds have fewer samples than the map of all, so that log T is off by about 1/(cv − 1) of its difference
     from that of infinitely many samples. Without penalties a map of fewer samples is more overconfident, and T is a little too
-    large; penalties keep maps of few samples close to one temperature, and T may be a little too small. docs/affine.md has
-    numbers.
+    large; penalties keep maps of few samples close to one temperature, and T may be a little too small.
 
     The standard error is that of a jackknife over the folds. Leaving out a fold changes the maps of all others; to first order
     this change is the one that leaving out the fold alone makes, so that no method is fitted a second time. A method that makes

@@ -25,12 +25,45 @@ FIXED = "fixed"
 class FixedTemperature(Calibrator):
     """Divide logits by a temperature you know; `from_temperature` makes one that is ready to use.
 
+    `fit` checks the data and notes their columns; it learns nothing from them.
+
     Parameters
     ----------
     temperature : float
         The temperature.
-    input, classes, floor
-        As for `ExpectationConsistency`; by default only exact zeros are raised, because nothing is fitted.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. None raises only exact zeros, to the smallest
+        positive normal number.
+
+    Attributes
+    ----------
+    temperature_ : float
+        The temperature that was passed.
+    temperature_se_ : None
+        Nothing is estimated.
+    map_ : Temperature
+        What is done to logits.
+    floor_ : float or None
+        The floor that was passed. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples with a positive weight `fit` checked.
+
+    Examples
+    --------
+    >>> from nishimori.calibrators import FixedTemperature
+    >>> FixedTemperature(2.0).fit([[2.0, 0.0], [0.0, 2.0]], [0, 0]).predict_proba([[2.0, 0.0]]).round(3)
+    array([[0.731, 0.269]])
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
@@ -64,8 +97,14 @@ class Uncalibrated(FixedTemperature):
 
     Parameters
     ----------
-    input, classes, floor
-        As for `ExpectationConsistency`; by default only exact zeros are raised, because nothing is fitted.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. None raises only exact zeros, to the smallest
+        positive normal number.
 
     Attributes
     ----------
@@ -73,6 +112,18 @@ class Uncalibrated(FixedTemperature):
         1.
     temperature_se_ : None
         Nothing is estimated.
+    map_ : Temperature
+        What is done to logits.
+    floor_ : float or None
+        The floor that was passed. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples with a positive weight `fit` checked.
 
     Examples
     --------
@@ -102,8 +153,36 @@ class FixedMap(Calibrator):
         The name of the method that chose it.
     params : dict, optional
         The parameters of that method.
-    input, classes, floor
-        As for `ExpectationConsistency`; by default only exact zeros are raised, because nothing is fitted.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. None raises only exact zeros, to the smallest
+        positive normal number.
+
+    Attributes
+    ----------
+    map_ : Map
+        What is done to logits.
+    floor_ : float or None
+        The floor that was passed. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples with a positive weight `fit` checked.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> fixed = nishimori.calibrators.FixedMap(nishimori.maps.Temperature(2.0))
+    >>> fixed.fit([[2.0, 0.0], [0.0, 2.0]], [0, 0]).predict_proba([[2.0, 0.0]]).round(3)
+    array([[0.731, 0.269]])
     """
 
     is_fixed = True
@@ -169,7 +248,7 @@ def from_temperature(
         The temperature, positive and finite.
     classes : sequence, optional
         The label of each column in order; then the number of columns is checked too.
-    input : {"logits", "probabilities"}, optional
+    input : "logits", "probabilities" or None
         What the calibrator will be given; by default logits.
     floor : float, optional
         Smaller probabilities are raised to this, with ``input="probabilities"``.

@@ -42,8 +42,14 @@ class GroupConsistency(Calibrator):
     method : {"ec", "ts"}
         What holds in each group: mean confidence equals accuracy (expectation consistency), or the cross-entropy is lowest
         (temperature scaling).
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -65,8 +71,20 @@ class GroupConsistency(Calibrator):
         any effect, or with a T whose standard error is as large as itself. They have the common temperature.
     temperature_ : None
         There is no single temperature.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : ClassTemperatures or GroupTemperatures
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

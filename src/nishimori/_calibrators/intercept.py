@@ -32,8 +32,14 @@ class Intercept(Calibrator):
 
     Parameters
     ----------
-    input, classes, floor
-        As for `ExpectationConsistency`. For ``input="probabilities"``, s is ln p − ln(1 − p).
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, which are the log-odds s. For probabilities, s is ln p − ln(1 − p). Numbers that
+        all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -46,8 +52,20 @@ class Intercept(Calibrator):
         none.
     residual_ : float
         What is left of the mean gap.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`. The map is an `Affine`.
+    map_ : Affine
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

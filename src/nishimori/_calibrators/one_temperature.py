@@ -104,11 +104,11 @@ class ExpectationConsistency(OneTemperature):
         Whether half a right and half a wrong answer are added: mean confidence is then (right + ½)/(n + 1) for n samples. So
         there is a temperature also where all samples are right. Where even that is not above chance, T is so large that all
         classes are equally probable. There is no standard error.
-    input : {"logits", "probabilities"}, optional
-        What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms. By default
-        logits, but numbers that all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
     classes : sequence, optional
-        The label of each column in order; by default labels are the column numbers 0, 1, ...
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
         Smaller probabilities are raised to this, with ``input="probabilities"``; logits have no floor. None raises only exact
         zeros, to the smallest positive normal number of their dtype. "auto" chooses it from the data of the fit, which are
@@ -121,26 +121,29 @@ class ExpectationConsistency(OneTemperature):
     temperature_ : float
         T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
     temperature_se_ : float or None
-        The standard error of T; None if it is not known. `confidence_interval` gives a range of T.
+        The standard error of T; None if it is not known, as with smoothed labels or from a sketch of one cluster.
+        `confidence_interval` gives a range of T.
     is_uniform_ : bool
         Whether smoothed labels left no better answer than the same probability for all classes.
     temperature_bounds_ : Interval or None
         After a fit to a `TopK`: the temperatures that the classes that are not listed leave possible, of which `temperature_`
         is the middle. None otherwise.
+    fit_info_ : FitInfo
+        How the temperature was found: what is left of the condition, accuracy, zeros, masks, passes. ``print`` shows a table.
+    map_ : Temperature
+        What is done to logits.
     floor_ : float or None
         The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
-    map_ : Map
-        The same as a map from logits to logits.
     classes_ : array
         The label of each column.
     n_features_in_ : int
         The number of classes.
     feature_names_in_ : array of str
-        Column names, if ``X`` had any. Other or permuted names are then refused.
-    n_samples_, n_passes_ : int
-        How many samples were used, and how often all logits were read.
-    fit_info_ : FitInfo
-        Residual, zeros and masks: how the temperature was found.
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -185,9 +188,62 @@ class ExpectationConsistency(OneTemperature):
 class TemperatureScaling(OneTemperature):
     """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
-    Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``. With ``smooth_labels``, labels are
-    smoothed as by J. Platt, here for any number K of classes: a sample whose class has N samples is of that class with
-    probability (N + 1)/(N + K), and of each other class with 1/(N + K).
+    At this temperature the mean expected logit equals the mean logit of the true class. Predictions never change.
+
+    Parameters
+    ----------
+    smooth_labels : bool
+        Whether labels are smoothed as by J. Platt, here for any number K of classes: a sample whose class has N samples is of
+        that class with probability (N + 1)/(N + K), and of each other class with 1/(N + K). So there is a temperature also
+        where all samples are right. There is no standard error.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    temperature_se_ : float or None
+        The standard error of T; None if it is not known, as with smoothed labels or from a sketch of one cluster.
+        `confidence_interval` gives a range of T.
+    is_uniform_ : bool
+        Whether smoothed labels left no better answer than the same probability for all classes.
+    temperature_bounds_ : Interval or None
+        After a fit to a `TopK`: the temperatures that the classes that are not listed leave possible, of which `temperature_`
+        is the middle. None otherwise.
+    fit_info_ : FitInfo
+        How the temperature was found: what is left of the condition, accuracy, zeros, masks, passes. ``print`` shows a table.
+    map_ : Temperature
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
+
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if no temperature has the least cross-entropy: every sample is right, say, or the logits do not favour
+        the true classes.
+
+    See Also
+    --------
+    ExpectationConsistency : mean confidence equal to accuracy in place of the least cross-entropy.
+    AdaptiveConsistency : a temperature between the two.
 
     Examples
     --------
@@ -196,8 +252,11 @@ class TemperatureScaling(OneTemperature):
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> round(TemperatureScaling().fit(logits, labels).temperature_, 2)
+    >>> calibrator = TemperatureScaling().fit(logits, labels)
+    >>> round(calibrator.temperature_, 2)
     1.98
+    >>> calibrator.predict_proba([[4.0, 0.0, 0.0, 0.0, 0.0]]).round(2)
+    array([[0.65, 0.09, 0.09, 0.09, 0.09]])
     """
 
     smooth_labels: bool = False
@@ -222,8 +281,14 @@ class AdaptiveConsistency(OneTemperature):
 
     Parameters
     ----------
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -232,15 +297,29 @@ class AdaptiveConsistency(OneTemperature):
     temperature_se_ : float
         The standard error of T: T times the standard deviation of log T, if T_EC and T_TS are drawn from their joint normal
         distribution and δ is shrunk in each draw.
-    ec_, ts_ : float or None
-        Both temperatures; None if one does not exist. Then the other is used as it is, with an `InputWarning` that says why.
+    ec_ : float or None
+        T of EC; None if it does not exist. Then `ts_` is used as it is, with an `InputWarning` that says why.
+    ts_ : float or None
+        T of TS; None if it does not exist. Then `ec_` is used as it is, with an `InputWarning` that says why.
     weight_ : float
         The share w of δ that was kept, from 0 (T is that of TS) to 1 (T is that of EC).
     fit_info_ : FitInfo
         How the temperature was found. Its ``residual`` is mean confidence minus accuracy at T, predicted from T_EC: it is not
-        zero, because T is not T_EC. If T_EC does not exist, it is the residual of temperature scaling.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+        zero, because T is not T_EC. If T_EC does not exist, it is the residual of temperature scaling. ``print`` shows a table.
+    map_ : Temperature
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -317,8 +396,38 @@ class Matched(OneTemperature):
     ----------
     observable : Observable
         What is matched.
-    input, classes, floor
-        As for `ExpectationConsistency`, whose attributes it has.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    temperature_se_ : float or None
+        The standard error of T; None if it is not known, as with smoothed labels or from a sketch of one cluster.
+        `confidence_interval` gives a range of T.
+    fit_info_ : FitInfo
+        How the temperature was found: what is left of the condition, accuracy, zeros, masks, passes. ``print`` shows a table.
+    map_ : Temperature
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------

@@ -140,12 +140,18 @@ class VectorScaling(AffineScaling):
     Parameters
     ----------
     penalty : "auto", float, pair of floats, or None
-        The strengths λ of the penalties of factors and biases. "auto" chooses them by marginal likelihood, see docs/affine.md.
+        The strengths λ of the penalties of factors and biases. "auto" chooses them by marginal likelihood.
         None and 0 mean no penalty; then there are standard errors.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -161,8 +167,20 @@ class VectorScaling(AffineScaling):
         How many departures of each kind the data determine, of n_classes each; None if the strengths were given.
     ts_ : float or None
         The temperature of temperature scaling; None if the file from which the calibrator was loaded does not say.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : Affine
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
@@ -211,11 +229,17 @@ class MatrixScaling(AffineScaling):
     ----------
     penalty : "auto", float, three floats, or None
         The strengths λ of the penalties of diagonal, off-diagonal entries and biases. "auto" chooses them by marginal
-        likelihood, see docs/affine.md. None and 0 mean no penalty; then there are standard errors.
+        likelihood. None and 0 mean no penalty; then there are standard errors.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -231,19 +255,39 @@ class MatrixScaling(AffineScaling):
         How many departures of each kind the data determine; None if the strengths were given.
     ts_ : float or None
         The temperature of temperature scaling; None if the file from which the calibrator was loaded does not say.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : Affine
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
-    NoTemperatureError, NotConvergedError
-        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+    NoTemperatureError
+        From `fit`, if no single temperature fits, from which departures could be measured.
+    NotConvergedError
+        From `fit`, if nothing is penalised and no finite parameters fit best.
 
     See Also
     --------
     VectorScaling : the same with a factor per class.
     Dirichlet : the same with log-probabilities in place of logits.
     BiasCorrected : one temperature and biases.
+
+    Notes
+    -----
+    Weights are multiplied by a number so that they sum to (Σw)²/Σw², the number of samples of equal weight that are worth as
+    much: only their ratios matter. Samples of a cluster tell less than independent ones, so that penalties count for more: by
+    the factor by which ``clusters`` increase the variance of the temperature.
 
     Examples
     --------
@@ -308,12 +352,18 @@ class ClasswiseTemperature(AffineScaling):
     ----------
     penalty : "auto", float, or None
         The strength λ of the penalty λ/2·Σθ² of the departures θ of the factors 1/T_i from their common value, in units in
-        which the temperature of temperature scaling is 1. "auto" chooses it by marginal likelihood, see docs/affine.md. None
+        which the temperature of temperature scaling is 1. "auto" chooses it by marginal likelihood. None
         and 0 mean no penalty; then there are standard errors.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input, classes, floor
-        As for `ExpectationConsistency`.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -333,18 +383,38 @@ class ClasswiseTemperature(AffineScaling):
         How many of the n_classes departures the data determine; None if the strength was given.
     ts_ : float or None
         The temperature of temperature scaling; None if the file from which the calibrator was loaded does not say.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : Affine
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
-    NoTemperatureError, NotConvergedError
-        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+    NoTemperatureError
+        From `fit`, if no single temperature fits, from which departures could be measured.
+    NotConvergedError
+        From `fit`, if nothing is penalised and no finite parameters fit best.
 
     See Also
     --------
     GroupConsistency : one temperature per predicted class, which never changes a prediction.
     VectorScaling : a factor and a bias per class.
+
+    Notes
+    -----
+    Weights are multiplied by a number so that they sum to (Σw)²/Σw², the number of samples of equal weight that are worth as
+    much: only their ratios matter. Samples of a cluster tell less than independent ones, so that penalties count for more: by
+    the factor by which ``clusters`` increase the variance of the temperature.
 
     Examples
     --------
@@ -374,21 +444,28 @@ class Dirichlet(AffineScaling):
     u_i = Σ_j matrix_ij·log p_j + bias_i, where p is the softmax of the logits (Kull et al. 2019). It differs from
     `MatrixScaling` by the logarithm of the partition function, log Σ_j exp(z_j), which the sum of each row of the matrix
     multiplies: one more direction per class. The map has the least cross-entropy plus penalties λ/2·Σθ² of the departures θ
-    from one temperature, as for `MatrixScaling`, or the penalties of Kull et al. Predictions may change.
+    from one temperature, in units in which the temperature of temperature scaling is 1, or the penalties of Kull et al.
+    Predictions may change.
 
     Parameters
     ----------
     penalty : "auto", float, three floats, or None
-        The strengths λ of the penalties of diagonal, off-diagonal entries and biases, as for `MatrixScaling`. None and 0 mean
-        no penalty; then there are standard errors.
+        The strengths λ of the penalties of diagonal, off-diagonal entries and biases. "auto" chooses them by marginal
+        likelihood. None and 0 mean no penalty; then there are standard errors.
     odir : pair of floats, optional
         The strengths (λ, μ) of off-diagonal and intercept regularisation, in place of ``penalty``, in the convention of the
         package dirichletcal: mean cross-entropy + λ·Σ_{i≠j} matrix_ij² + μ·Σ_i bias_i². The diagonal is free. The published
         form divides λ by K(K − 1) and μ by K, for K classes.
     preserve_accuracy : bool
         Whether samples whose predicted class would change are calibrated by temperature scaling instead.
-    input, classes, floor
-        As for `ExpectationConsistency`. Where the model gives probabilities, pass ``input="probabilities"``.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits, such as log-probabilities. Numbers that all lie between 0 and 1 are refused until
+        you say what they are; a `Rows` object says it.
+    classes : sequence, optional
+        The label of each column, in order. By default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
+        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -405,17 +482,37 @@ class Dirichlet(AffineScaling):
         How many departures of each kind the data determine; None if the strengths were given.
     ts_ : float or None
         The temperature of temperature scaling; None if the file from which the calibrator was loaded does not say.
-    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
-        As for `ExpectationConsistency`.
+    map_ : LogAffine
+        What is done to logits.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        The names of the columns, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_ : int
+        How many samples had a positive weight.
+    n_passes_ : int
+        How often all logits were read.
 
     Raises
     ------
-    NoTemperatureError, NotConvergedError
-        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+    NoTemperatureError
+        From `fit`, if no single temperature fits, from which departures could be measured.
+    NotConvergedError
+        From `fit`, if nothing is penalised and no finite parameters fit best.
 
     See Also
     --------
     MatrixScaling : the same with centred logits in place of log-probabilities.
+
+    Notes
+    -----
+    Weights are multiplied by a number so that they sum to (Σw)²/Σw², the number of samples of equal weight that are worth as
+    much: only their ratios matter. Samples of a cluster tell less than independent ones, so that penalties count for more: by
+    the factor by which ``clusters`` increase the variance of the temperature.
 
     Examples
     --------

@@ -171,8 +171,11 @@ def _check_plain(head: Head, *, is_checked: bool) -> None:
         raise _refusal(head, "an adapter adds to its output", "Merge the adapter into the weights first")
     if _is_quantised(layer):
         raise _refusal(head, "its weights are quantised", "Fold before quantising")
-    if not isinstance(layer, _LINEAR):
-        raise _refusal(head, "it is another kind of layer", "Pass the last linear layer if its outputs are the logits")
+    if not isinstance(layer, _LINEAR):  # a probe shows whether a layer before it is the one
+        why, remedy = "it is another kind of layer", "Pass the last linear layer if its outputs are the logits"
+        raise UnknownHeadError(
+            "The network", "end in a plain linear layer", f"{_kind(head)}: {why}", f"{remedy}; or {INSTEAD}."
+        )
     if own - {"weight", "bias"}:
         remedy = "Make them permanent (`remove_parametrizations`, `remove_weight_norm`, `prune.remove`, ...) first"
         raise _refusal(head, "its weights are computed from other tensors", remedy)

@@ -1,4 +1,4 @@
-"""The cost model of "From a laptop to a cluster": its formula, the sizes of messages, and the tables of the page."""
+"""The cost model of the page "Scaling": its formula, the sizes of messages, and the numbers that the page quotes."""
 
 import re
 from dataclasses import replace
@@ -38,11 +38,33 @@ def test_sums_of_a_task_are_small_and_only_those_of_rows_grow_with_clusters():
     assert back == clustered < 37_000
 
 
-def test_the_tables_of_the_page_are_those_that_were_measured():
-    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+def cells_of(measured, start):
+    """The cells of the first row of the results that starts like this."""
+    line = next(line for line in measured.splitlines() if line.startswith(f"| {start} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_page_quotes_what_was_measured():
+    page = " ".join((ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").split())
     measured = (ROOT / "bench" / "results" / "cost_model.md").read_text(encoding="utf-8")
-    tables = re.findall(r"<!-- cost_model: \w+ -->\n\n(.*?\n)\n<!-- end -->", page, re.DOTALL)
-    assert len(tables) == 5
-    for table in tables:
-        assert "\n|---|" in table
-        assert table in measured
+    costs = {}
+    for name in ("fit", "sketch"):
+        per_row, per_logit = re.fullmatch(
+            r"(\S+) µs per row \+ (\S+) ns per logit", cells_of(measured, f"{name}: one reading")[1]
+        ).groups()
+        costs[name] = float(per_row), float(per_logit)
+    (fit_row, fit_logit), (sketch_row, sketch_logit) = costs["fit"], costs["sketch"]
+    sizes = {name: float(cells_of(measured, name)[2].removesuffix(" bytes").replace(",", "")) / 1000 for name in costs}
+    jobs = [row.split(" | ") for row in measured.splitlines() if row.startswith("| 1e9 rows × 1000 classes")]
+    takes = [float(row[5].removesuffix(" minutes")) for row in jobs]
+    for sentence in (
+        f"about {fit_logit:.1f} ns per logit for a fit and {sketch_logit:.0f} ns for a sketch, "
+        f"plus {fit_row:.2f} and {sketch_row:.1f} µs per row",
+        f"A task of a fit returns {sizes['fit']:.1f} kB, a sketch {sizes['sketch']:.0f} kB",
+        f"this predicts {takes[0]:.1f} minutes for a fit and {takes[1]:.1f} for a sketch",
+    ):
+        assert sentence in page
+    for method in ("EC", "TS"):
+        c, few, many = cells_of(measured, method)[1:4]
+        assert f"| {method} | {few} | {many} |" in page
+        assert c.startswith({"EC": "1.7", "TS": "1.3"}[method])

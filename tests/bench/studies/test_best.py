@@ -53,14 +53,11 @@ def test_the_quick_study_writes_its_page_and_reads_the_cache_again(bench, monkey
 def test_the_page_about_choosing_a_method_has_the_numbers_of_the_benchmark():
     results = (BENCH / "results" / "best.md").read_text(encoding="utf-8").partition("chosen by the same folds\n")[2]
     page = (BENCH.parent / "docs" / "which_calibrator.md").read_text(encoding="utf-8").partition("## How good it is")[2]
-    found, shown = (
-        [_numbers(line) for line in text.splitlines() if "±" in line and line[0] == "|"][:8] for text in (results, page)
-    )
-    # The benchmark has columns of all cells, of data sets, of the largest change and of counts between those of the halves.
-    assert shown == [row[:4] + row[11:15] for row in found]
-    for number in (found[0][4:6], found[0][15:17]):  # all cells, against the six chosen by folds
-        mean, error = (f"{abs(each):.1f}" for each in number)
-        assert f"{mean} ± {error} %" in page.partition("<!-- more -->")[0]
+    against_the_six = _numbers(next(line for line in results.splitlines() if "±" in line and line[0] == "|"))
+    # All cells: log-loss, and after columns of halves, of data sets, of the largest change and of counts, Brier score.
+    for what, (mean, error) in (("log-loss", against_the_six[4:6]), ("Brier score", against_the_six[15:17])):
+        assert mean < 0
+        assert f"Its {what} is {-mean:.1f} ± {error:.1f} % lower" in page
 
 
 def _numbers(row):

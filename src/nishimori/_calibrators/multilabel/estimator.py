@@ -52,13 +52,13 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     missing : float, optional
         What stands for a label that is not known in ``y``, such as -1 or NaN. Such decisions do not count. By default all
         entries of ``y`` must be 0 or 1.
-    input : {"logits", "probabilities"}, optional
-        What ``X`` holds: by default logits, but numbers that all lie between 0 and 1 are refused until you say what they are.
+    input : "logits", "probabilities" or None
+        What ``X`` holds: by default logits. Numbers that all lie between 0 and 1 are refused until you say what they are.
     floor : float, "auto" or None
         Smaller probabilities, and those above 1 - ``floor``, are moved to this distance from 0 and 1, with
         ``input="probabilities"``. None moves only exact zeros, to the smallest number of their dtype. "auto" chooses one
-        floor for all labels, from the decisions about all of them, as for `ExpectationConsistency`: all decisions about a
-        sample are in the same fold.
+        floor for all labels: the one with the lowest cross-validated log-loss of the decisions about all of them. All
+        decisions about a sample are in the same fold.
 
     Attributes
     ----------
@@ -74,7 +74,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         The temperature of all decisions together and its standard error, in which the labels of a sample are not independent;
         None if it was not fitted.
     spread_, used_spread_ : float or None
-        The standard deviation of log T between labels, as for `GroupConsistency`, with "shrunk".
+        With "shrunk", the standard deviation of log T between labels, and the one that temperatures are shrunk with: for "ec"
+        the lower limit of its 95 % confidence interval, for "ts" `spread_` itself.
     open_labels_ : tuple
         The labels that have the parameters of all decisions, because their own decisions do not tell: too few are known, or no
         temperature satisfies the condition, as where every decision is right.
