@@ -17,7 +17,7 @@ ORDER ?=
 # modules again.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ORDER)
 # Modules whose types can be checked without the packages that they would import.
-LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|torch|triton)\b' src paper/src --include='*.py')
+LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|lightning|pytorch_lightning|torch|triton)\b' src paper/src --include='*.py')
 define LINT
 	$(1)/ruff format --check .
 	$(1)/ruff check .

@@ -29,7 +29,10 @@ NEEDED = {
     "src/nishimori/_kernels/triton*.py": "torch",
     "src/nishimori/_dask/*.py": "dask",
     "src/nishimori/integrations/_onnx_maps.py": "onnx",
+    "src/nishimori/integrations/*lightning.py": "lightning",
     "src/nishimori/integrations/skl2onnx.py": "skl2onnx",
+    "src/nishimori/integrations/torchmetrics.py": "torchmetrics",
+    "src/nishimori/integrations/transformers.py": "transformers",
     "paper/src/nishimori_paper/models/*.py": "torch",
     "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
     "paper/src/nishimori_paper/training/_pixels.py": "torch",
@@ -151,6 +154,8 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore::nishimori.errors.FewErrorsWarning")
     same_rows = "ignore:.*fitted to the rows that are measured here:nishimori.errors.InputWarning"
     config.addinivalue_line("filterwarnings", same_rows)
+    for about in ("LeafSpec", "does not have many workers"):  # what Lightning does itself, and what it says of any small test
+        config.addinivalue_line("filterwarnings", f"ignore:.*{about}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -97,7 +97,7 @@ def calibrate(
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
-        chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
+        chosen, labelling = new_calibrator(method), Labelling(ignore_index, shift_labels)
         between("keep_up_to", keep_up_to, 0, inf)
         fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
         needs_groups = getattr(fitted, "by", None) == "groups"
@@ -142,7 +142,7 @@ def _refuse_other_calls(ranks: Exchange, chosen: str, rule: Rule) -> None:
         )
 
 
-def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
+def new_calibrator(method: "str | Calibrator") -> "Calibrator":
     """A calibrator of the user's own, copied, so that theirs stays as it was; or one by the name of its method."""
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415

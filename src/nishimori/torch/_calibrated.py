@@ -64,8 +64,11 @@ class _Bound(partial[Any]):
 
     @property
     def __signature__(self) -> inspect.Signature:
+        model = self.args[0].model
+        if hasattr(model, "get_base_model"):  # that of an adapter of peft may take anything
+            model = model.get_base_model()
         try:
-            of_model = inspect.signature(self.args[0].model.forward)
+            of_model = inspect.signature(model.forward)
         except (TypeError, ValueError):  # for example TorchScript read from a file
             return inspect.signature(self.func.__get__(self.args[0]))
         if not getattr(self.args[0], "needs_groups", False):
@@ -81,11 +84,16 @@ class signature_of_model:  # noqa: N801 - a decorator
     """Decorator of a wrapper's ``forward``, which then has the signature of the wrapped network.
 
     The wrapper must have the network as ``model``. This is not a property, because hooks must be able to set another
-    ``forward`` on the instance.
+    ``forward`` on the instance. The class itself says that ``labels`` can be passed: `Trainer` of transformers asks the class
+    which arguments are labels, and computes no loss without any.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        of_function = inspect.signature(function)
+        *others, rest = of_function.parameters.values()
+        labels = inspect.Parameter("labels", inspect.Parameter.KEYWORD_ONLY, default=None)
+        function.__dict__["__signature__"] = of_function.replace(parameters=[*others, labels, rest])
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

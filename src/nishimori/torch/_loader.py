@@ -422,9 +422,7 @@ def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, re
             _refuse_if_it_needs_rows(chosen, keep_up_to)
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
-            grid = _FINE_GRID if data.n_classes >= _MANY_CLASSES else {}
-            sketch = Sketch(observables_of(chosen, data.n_classes), input=chosen.input, **grid)
-            return _sketch_rows(sketch, parts, numbered, data.n_batches, report)
+            return _sketch_rows(sketch_for(chosen, data.n_classes), parts, numbered, data.n_batches, report)
         del beyond
         parts.clear()
     if isinstance(data.loader, Iterator):
@@ -446,6 +444,12 @@ def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     rows.score_range = meaning.range_of(table, rows.weights)
     meaning.check_range(rows.score_range)
     return FitData(rows, None, kept.clusters)
+
+
+def sketch_for(chosen: "Calibrator", n_classes: int) -> Sketch:
+    """An empty sketch of rows of this many classes, to which a method can be fitted."""
+    grid = _FINE_GRID if n_classes >= _MANY_CLASSES else {}
+    return Sketch(observables_of(chosen, n_classes), input=chosen.input, **grid)
 
 
 def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float) -> None:
