@@ -71,8 +71,9 @@ class LogsCalibration:
         self.sketches = [sketch for sketch, _ in closed]
         for number, (_, values) in enumerate(closed):
             of_loader = f"/dataloader_idx_{number}" * (len(closed) > 1)  # as Lightning names its own
+            named = {f"{stage}_{name}{of_loader}": value for name, value in values.items()}
             # All ranks have the same values. Without `sync_dist` Lightning would warn that they may not.
-            pl_module.log_dict({f"{stage}_{name}{of_loader}": value for name, value in values.items()}, sync_dist=True)
+            pl_module.log_dict(named, sync_dist=True, add_dataloader_idx=False)
 
 
 def _rows_of(outputs: Any, batch: Any, step: str) -> tuple[Tensor, Any]:
