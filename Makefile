@@ -70,9 +70,10 @@ unit: $(VENV)/installed native  ## Tests, doctests, README lines and examples
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 	$(BIN)/python tests/helpers/fuzz/run.py --minutes 60
 
-integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost and SHAP, and the tests of converters
+integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost, SHAP and trackers, and the tests of converters and trainers
 	$(BIN)/pip install -q -r requirements/integrations.txt
-	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py -k 'boosting or trust or skl2onnx'
+	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py tests/contract/test_pipelines.py \
+		-k 'integrations or boosting or trust or _logs_'
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/speed/fit.py

@@ -100,7 +100,7 @@ def test_several_loaders_have_values_of_their_own(package):
     values = {name: value for part in found for name, value in part.items()}
     for number, rows in enumerate(halves):
         for name, value in logged(LOGITS[rows], LABELS[rows], "val").items():
-            assert values[f"{name}/dataloader_idx_{number}"] == pytest.approx(value, rel=1e-5)
+            assert values[f"{name}/dataloader_{number}"] == pytest.approx(value, rel=1e-5)
 
 
 def test_labels_may_come_with_the_logits_or_in_a_dictionary(package):

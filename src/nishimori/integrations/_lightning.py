@@ -70,10 +70,10 @@ class LogsCalibration:
         closed = [sums.close() for sums in self._sums]
         self.sketches = [sketch for sketch, _ in closed]
         for number, (_, values) in enumerate(closed):
-            of_loader = f"/dataloader_idx_{number}" * (len(closed) > 1)  # as Lightning names its own
+            of_loader = f"/dataloader_{number}" * (len(closed) > 1)
             named = {f"{stage}_{name}{of_loader}": value for name, value in values.items()}
             # All ranks have the same values. Without `sync_dist` Lightning would warn that they may not.
-            pl_module.log_dict(named, sync_dist=True, add_dataloader_idx=False)
+            pl_module.log_dict(named, sync_dist=True)
 
 
 def _rows_of(outputs: Any, batch: Any, step: str) -> tuple[Tensor, Any]:

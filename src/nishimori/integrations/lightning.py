@@ -19,12 +19,14 @@ from lightning.pytorch import Callback, LightningModule  # noqa: E402 - after th
 if TYPE_CHECKING:
     from nishimori.torch import Calibrated
 
+__all__ = ["CalibratedModule", "CalibrationCallback"]
+
 
 class CalibrationCallback(LogsCalibration, Callback):
     """Logs ECE, gap and T at the end of each validation epoch, and of each test.
 
-    The names are ``val_ece``, ``val_gap`` and ``val_temperature``, or ``test_ece`` and so on. Logits are summed in a `Sketch`
-    and not kept, and the sums of all processes are added.
+    The names are ``val_ece``, ``val_gap`` and ``val_temperature``, or ``test_ece`` and so on; of several loaders
+    ``val_ece/dataloader_0`` and so on. Logits are summed in a `Sketch` and not kept, and the sums of all processes are added.
 
     ``validation_step`` must return a dictionary with "logits", and with "labels" unless the batch is a mapping with "labels" or
     a tuple whose last entry holds them. ``test_step`` likewise.

@@ -12,6 +12,8 @@ from pytorch_lightning import Callback, LightningModule  # noqa: E402 - after th
 if TYPE_CHECKING:
     from nishimori.torch import Calibrated
 
+__all__ = ["CalibratedModule", "CalibrationCallback"]
+
 
 class CalibrationCallback(LogsCalibration, Callback):
     """See `nishimori.integrations.lightning.CalibrationCallback`."""

@@ -22,6 +22,8 @@ from torchmetrics import Metric  # noqa: E402 - after the check that it is insta
 if TYPE_CHECKING:
     from nishimori import Calibrator
 
+__all__ = ["Calibration"]
+
 _METRICS = ("ece", "gap", "nll", "brier", "confidence", "accuracy")
 _STATES = ("sums", "lows", "highs")
 _REMEDY = (

@@ -29,6 +29,8 @@ from transformers import EvalPrediction, Trainer, TrainerCallback  # noqa: E402
 if TYPE_CHECKING:
     from nishimori import Calibrator
 
+__all__ = ["CalibrationCallback", "CalibrationMetrics"]
+
 _INSTEAD = "Pass `compute_metrics=CalibrationMetrics()` to the Trainer instead of this callback."
 
 
@@ -117,7 +119,8 @@ class CalibrationCallback(TrainerCallback):
         """Add the batch that the network has just seen."""
         if kwargs.get("eval_dataloader") is not self._loader:  # an evaluation was interrupted before this one
             self._loader = kwargs.get("eval_dataloader")
-            self._start()
+            self._sums.reset()
+            self._is_unlabelled = False
         names = self._trainer.label_names
         name = names[0] if len(names) == 1 else LABELS
         calls, self._calls = self._calls, {}
@@ -150,15 +153,10 @@ class CalibrationCallback(TrainerCallback):
     def _finish(self, metrics: dict[str, float]) -> dict[str, float]:
         """Add the values of this evaluation to its metrics, with the same prefix."""
         self.sketch, values = self._sums.close()
-        self._start()
         prefix = min((key for key in metrics if key.endswith("_runtime")), key=len, default="eval_runtime")
         named = {f"{prefix.removesuffix('runtime')}{name}": value for name, value in values.items()}
         metrics.update(named)
         return named
-
-    def _start(self) -> None:
-        self._sums.reset()
-        self._is_unlabelled = False
 
 
 class CalibrationMetrics:

@@ -17,6 +17,7 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
+from nishimori.torch._batches import LABELS
 from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
 from nishimori.torch._generate import CalibratedLogits
 from nishimori.torch._head import final_layer, is_found
@@ -70,7 +71,8 @@ class _Bound(partial[Any]):
         try:
             of_model = inspect.signature(model.forward)
         except (TypeError, ValueError):  # for example TorchScript read from a file
-            return inspect.signature(self.func.__get__(self.args[0]))
+            own = inspect.signature(self.func.__get__(self.args[0]))
+            return own.replace(parameters=[parameter for name, parameter in own.parameters.items() if name != LABELS])
         if not getattr(self.args[0], "needs_groups", False):
             return of_model
         parameters = list(of_model.parameters.values())
@@ -92,7 +94,7 @@ class signature_of_model:  # noqa: N801 - a decorator
         self.function = function
         of_function = inspect.signature(function)
         *others, rest = of_function.parameters.values()
-        labels = inspect.Parameter("labels", inspect.Parameter.KEYWORD_ONLY, default=None)
+        labels = inspect.Parameter(LABELS, inspect.Parameter.KEYWORD_ONLY, default=None)
         function.__dict__["__signature__"] = of_function.replace(parameters=[*others, labels, rest])
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
