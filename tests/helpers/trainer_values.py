@@ -24,7 +24,7 @@ def values_of(logits, labels, temperature=1.0):
 def fitted(logits, labels):
     """The temperature of the default method; NaN if none fits."""
     try:
-        return nishimori.AdaptiveConsistency().fit(logits, labels).temperature_
+        return nishimori.AdaptiveConsistency(input="logits").fit(logits, labels).temperature_
     except nishimori.errors.NoTemperatureError:
         return np.nan
 

@@ -35,7 +35,7 @@ def of_transformers(folder, spoil):
     """What `Trainer` reports; ``spoil`` makes a logit of the second process NaN."""
     from transformers import Trainer, TrainingArguments
 
-    from nishimori.integrations.transformers import CalibrationCallback, CalibrationMetrics
+    from nishimori.integrations.transformers import CalibrationCallback, ComputeCalibration
 
     logits = np.where((np.arange(N) == 3)[:, None], np.nan, LOGITS) if spoil else LOGITS
     data = [{"x": torch.tensor(x), "labels": int(y)} for x, y in zip(logits, LABELS, strict=True)]
@@ -44,7 +44,7 @@ def of_transformers(folder, spoil):
     for name in ("callback", "metrics"):
         by_batch = {"batch_eval_metrics": True} if name == "metrics" else {}
         arguments = TrainingArguments(output_dir=str(folder), **options, **by_batch)
-        metrics = CalibrationMetrics() if by_batch else None
+        metrics = ComputeCalibration() if by_batch else None
         trainer = Trainer(model=Network(), args=arguments, eval_dataset=data, compute_metrics=metrics)
         if not by_batch:
             trainer.add_callback(CalibrationCallback(trainer))
@@ -57,11 +57,11 @@ def of_transformers(folder, spoil):
 
 def of_torchmetrics(rank):
     """What the metric computes; the first process has most of the rows, and of the second data set all."""
-    from nishimori.integrations.torchmetrics import Calibration
+    from nishimori.integrations.torchmetrics import CalibrationMetric
 
     found = {}
     for name, cut in (("some", 8), ("one", N)):
-        metric = Calibration(ignore_index=-1)
+        metric = CalibrationMetric(ignore_index=-1)
         mine = slice(cut) if rank == 0 else slice(cut, None)
         if len(LABELS[mine]):
             metric.update(torch.tensor(LOGITS[mine]), torch.tensor(LABELS[mine]))
@@ -78,7 +78,7 @@ def of_lightning():
     """What Lightning logs, whose sampler gives both processes six samples: one is there twice."""
     import lightning
 
-    from nishimori.integrations.lightning import CalibrationCallback
+    from nishimori.integrations.lightning import CalibrationMonitor
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -92,7 +92,7 @@ def of_lightning():
     loader = torch.utils.data.DataLoader(data, batch_size=PER_BATCH)
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
     warnings.simplefilter("ignore")
-    trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", callbacks=[CalibrationCallback()], **quiet)
+    trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", callbacks=[CalibrationMonitor()], **quiet)
     (found,) = trainer.validate(Module(), loader, verbose=False)
     return found
 

@@ -60,7 +60,7 @@ def expected(logits=LOGITS, labels=LABELS, prefix="val"):
 
 def test_a_validation_logs_the_values(package):
     theirs, ours = package
-    callback = ours.CalibrationCallback()
+    callback = ours.CalibrationMonitor()
     trainer = theirs.Trainer(callbacks=[callback], **QUIET)
     for _ in range(2):
         (found,) = trainer.validate(module_of(theirs), loader(), verbose=False)
@@ -71,7 +71,7 @@ def test_a_validation_logs_the_values(package):
 
 def test_a_test_logs_the_values_under_its_own_names(package):
     theirs, ours = package
-    trainer = theirs.Trainer(callbacks=[ours.CalibrationCallback()], **QUIET)
+    trainer = theirs.Trainer(callbacks=[ours.CalibrationMonitor()], **QUIET)
     (found,) = trainer.test(module_of(theirs), loader(), verbose=False)
     assert found == expected(prefix="test")
 
@@ -82,7 +82,7 @@ def test_each_epoch_has_the_values_of_its_own_network_and_a_callback_can_follow_
         f"{'lightning.pytorch' if theirs.__name__ == 'lightning' else theirs.__name__}.callbacks"
     ).EarlyStopping
     module = module_of(theirs)
-    callbacks = [ours.CalibrationCallback(), stop("val_ece", patience=5)]
+    callbacks = [ours.CalibrationMonitor(), stop("val_ece", patience=5)]
     trainer = theirs.Trainer(callbacks=callbacks, max_epochs=3, log_every_n_steps=1, **QUIET)
     trainer.fit(module, loader(), loader())
     *_, first, second, third = module.seen
@@ -94,7 +94,7 @@ def test_each_epoch_has_the_values_of_its_own_network_and_a_callback_can_follow_
 
 def test_several_loaders_have_values_of_their_own(package):
     theirs, ours = package
-    trainer = theirs.Trainer(callbacks=[ours.CalibrationCallback()], **QUIET)
+    trainer = theirs.Trainer(callbacks=[ours.CalibrationMonitor()], **QUIET)
     halves = slice(100), slice(100, None)
     found = trainer.validate(module_of(theirs), [loader(LOGITS[each], LABELS[each]) for each in halves], verbose=False)
     values = {name: value for part in found for name, value in part.items()}
@@ -105,7 +105,7 @@ def test_several_loaders_have_values_of_their_own(package):
 
 def test_labels_may_come_with_the_logits_or_in_a_dictionary(package):
     theirs, ours = package
-    trainer = theirs.Trainer(callbacks=[ours.CalibrationCallback(ignore_index=-1)], **QUIET)
+    trainer = theirs.Trainer(callbacks=[ours.CalibrationMonitor(ignore_index=-1)], **QUIET)
     step = lambda logits, labels: {"logits": logits, "labels": torch.where(torch.arange(len(labels)) < 10, -1, labels)}  # noqa: E731
     (found,) = trainer.validate(module_of(theirs, step), loader(n=220), verbose=False)
     assert found == expected(LOGITS[10:], LABELS[10:])
@@ -124,7 +124,7 @@ def test_labels_may_come_with_the_logits_or_in_a_dictionary(package):
 )
 def test_a_step_that_returns_no_logits_is_refused_in_the_sanity_check(package, step):
     theirs, ours = package
-    trainer = theirs.Trainer(callbacks=[ours.CalibrationCallback()], max_epochs=1, **QUIET)
+    trainer = theirs.Trainer(callbacks=[ours.CalibrationMonitor()], max_epochs=1, **QUIET)
     module = module_of(theirs, step)
     with pytest.raises(InputError, match=r'`validation_step` must return a dictionary with the logits.*return {"loss": loss'):
         trainer.fit(module, loader(), loader())
@@ -133,7 +133,7 @@ def test_a_step_that_returns_no_logits_is_refused_in_the_sanity_check(package, s
 
 def test_a_network_that_diverges_is_a_warning(package):
     theirs, ours = package
-    trainer = theirs.Trainer(callbacks=[ours.CalibrationCallback()], **QUIET)
+    trainer = theirs.Trainer(callbacks=[ours.CalibrationMonitor()], **QUIET)
     step = lambda logits, labels: {"logits": logits * float("nan")}  # noqa: E731
     with pytest.warns(InputWarning, match="Calibration was not measured in this evaluation.*NaN"):
         (found,) = trainer.validate(module_of(theirs, step), loader(), verbose=False)
@@ -142,7 +142,7 @@ def test_a_network_that_diverges_is_a_warning(package):
 
 def test_a_callback_can_be_pickled_before_it_is_used(package):
     theirs, ours = package
-    callback = pickle.loads(pickle.dumps(ours.CalibrationCallback(method="ts")))
+    callback = pickle.loads(pickle.dumps(ours.CalibrationMonitor(method="ts")))
     trainer = theirs.Trainer(callbacks=[callback], **QUIET)
     (found,) = trainer.validate(module_of(theirs), loader(), verbose=False)
     assert found["val_temperature"] == pytest.approx(reference.ts_temperature(LOGITS, LABELS), rel=1e-5)

@@ -19,9 +19,9 @@ LOGITS, LABELS = reference.drawn(600, 5)
 @pytest.fixture
 def new():
     torchmetrics.Metric  # noqa: B018 - skips without it
-    from nishimori.integrations.torchmetrics import Calibration
+    from nishimori.integrations.torchmetrics import CalibrationMetric
 
-    return Calibration
+    return CalibrationMetric
 
 
 def updated(metric, logits=LOGITS, labels=LABELS, n=100):
@@ -130,7 +130,7 @@ def test_classes_may_be_in_another_dimension(new):
 
 def test_probabilities_must_be_said_to_be_some(new):
     p = reference.softmax(LOGITS)
-    with pytest.raises(InputError, match=r"`preds` must be said to be logits or probabilities.*Calibration\(input="):
+    with pytest.raises(InputError, match=r"`preds` must be said to be logits or probabilities.*CalibrationMetric\(input="):
         updated(new(), p).compute()
     assert numbers(updated(new(input="probabilities"), p).compute()) == expected()
     one_negative = np.concatenate([p, [[-1.0, 0, 0, 0, 0]]])  # so these are logits after all

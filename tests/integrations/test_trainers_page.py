@@ -74,7 +74,7 @@ EXPECTED = pytest.approx(logged(LOGITS, LABELS, "eval"), rel=1e-5)
 def test_the_callback_and_the_metrics_of_hugging_face_log_the_same(folder):
     names = of_hugging_face()
     assert last(ran("add_callback(callback)", **names)["trainer"]) == EXPECTED
-    assert last(ran("compute_metrics=CalibrationMetrics()", **names)["trainer"]) == EXPECTED
+    assert last(ran("compute_metrics=ComputeCalibration()", **names)["trainer"]) == EXPECTED
 
 
 def test_a_calibrated_network_is_evaluated_by_the_trainer(folder):
@@ -104,7 +104,7 @@ def test_lightning_validates_and_predicts(folder):
 
 
 def test_the_metric_of_torchmetrics_has_the_values(folder):
-    found = ran("Calibration()  # input", **of_tensors())["values"]
+    found = ran("CalibrationMetric()  # input", **of_tensors())["values"]
     assert {name: value.item() for name, value in found.items()} == pytest.approx(values_of(LOGITS, LABELS), rel=1e-5)
 
 

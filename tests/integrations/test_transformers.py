@@ -162,7 +162,7 @@ def test_labels_that_are_not_shifted_are_warned_of(integration, tmp_path):
 def test_the_metrics_give_the_same_as_compute_metrics(integration, tmp_path, by_batch):
     model = llama()
     data = texts(model)
-    metrics = integration.CalibrationMetrics(shift_labels=True)
+    metrics = integration.ComputeCalibration(shift_labels=True)
     training = trainer(model, tmp_path, data=data, compute_metrics=metrics, batch_eval_metrics=by_batch)
     for _ in range(2):
         assert measured(training.evaluate()) == expected(model, data, shifted=True)
@@ -254,15 +254,31 @@ def test_what_cannot_be_measured_is_a_warning_and_no_value(integration, tmp_path
     assert measured(training.evaluate()) == expected(model, data)
 
 
+def test_logits_of_a_network_that_is_not_trained_may_lie_between_0_and_1_but_probabilities_are_warned_of(integration, tmp_path):
+    model = bert()
+    with torch.no_grad():
+        model.classifier.weight.mul_(0.001)
+        model.classifier.bias.copy_(torch.tensor([0.2, 0.3, 0.1]))
+    data = sentences(model)
+    training = trainer(model, tmp_path, data=data)
+    training.add_callback(integration.CalibrationCallback(training))
+    logits, labels = logits_and_labels(model, data)
+    assert (logits > 0).all()
+    assert training.evaluate()["eval_gap"] == pytest.approx(trainer_values.values_of(logits, labels)["gap"], abs=1e-5)
+    model.register_forward_hook(lambda module, args, output: {**output, "logits": output.logits.softmax(dim=-1)}, prepend=True)
+    with pytest.warns(InputWarning, match="Each row of `logits` sums to 1.*remove the softmax"):
+        training.evaluate()
+
+
 def test_labels_that_the_network_does_not_get_are_warned_of_and_the_metrics_measure_them(integration, tmp_path):
     model = bert()
     data = sentences(model)
     settings = {"data": data, "label_smoothing_factor": 0.1}
     training = trainer(model, tmp_path, **settings)
     training.add_callback(integration.CalibrationCallback(training))
-    with pytest.warns(InputWarning, match="`labels` must reach the network.*compute_metrics=CalibrationMetrics"):
+    with pytest.warns(InputWarning, match="`labels` must reach the network.*compute_metrics=ComputeCalibration"):
         training.evaluate()
-    other = trainer(model, tmp_path, compute_metrics=integration.CalibrationMetrics(), batch_eval_metrics=True, **settings)
+    other = trainer(model, tmp_path, compute_metrics=integration.ComputeCalibration(), batch_eval_metrics=True, **settings)
     assert measured(other.evaluate()) == expected(model, data)
 
 
@@ -286,7 +302,7 @@ def test_the_temperature_is_that_of_the_method_and_one_that_needs_rows_is_refuse
     found = nishimori.temperatures(*logits_and_labels(model, data))
     assert training.evaluate()["eval_temperature"] == pytest.approx(found.ts, rel=1e-4)
     with pytest.raises(InputError, match="`method` must be fitted to sums"):
-        integration.CalibrationMetrics(method="vector")
+        integration.ComputeCalibration(method="vector")
 
 
 # A calibrated network as the model of a Trainer.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogsCalibration:
-    """The hooks of `CalibrationCallback`."""
+    """The hooks of `CalibrationMonitor`."""
 
     def __init__(
         self,
@@ -93,7 +93,9 @@ def _rows_of(outputs: Any, batch: Any, step: str) -> tuple[Tensor, Any]:
 class PredictsCalibrated:
     """The step of `CalibratedModule`."""
 
-    calibrated: "Calibrated"
+    def __init__(self, calibrated: "Calibrated") -> None:
+        super().__init__()
+        self.calibrated = calibrated
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the calibrated network returns."""

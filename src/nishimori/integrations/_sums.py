@@ -13,12 +13,13 @@ from torch import Tensor
 from nishimori import evaluate
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Labelling
+from nishimori._rows.scores import ScoreRange
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.warnings import collect_notices, notice
 from nishimori.errors import InputError, InputWarning, NishimoriError, NoRowsError
 from nishimori.torch._batches import Rule, naming_batch
 from nishimori.torch._calibrate import new_calibrator
-from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, sketch_for
+from nishimori.torch._loader import WITHOUT_SOFTMAX, sketch_for
 from nishimori.torch._ranks import Exchange
 from nishimori.torch._run import classes_last
 
@@ -58,12 +59,14 @@ class EvaluationSums:
 
     def __init__(self, method: "str | Calibrator", ignore_index: int | None, *, shift_labels: bool, class_axis: int) -> None:
         self._chosen = calibrator_of_sums(method)
+        self._chosen.input = "logits"  # those of a network that is not trained yet may lie between 0 and 1
         self._rule = Rule(labelling=Labelling(ignore_index, shift_labels), class_axis=class_axis)
         self.reset()
 
     def reset(self) -> None:
         """Forget all batches."""
         self._sketch: Sketch | None = None
+        self._range = ScoreRange()
         self._error: InputError | None = None
         self._n_batches = 0
 
@@ -90,9 +93,10 @@ class EvaluationSums:
         labelling = self._rule.labelling
         how: Any = {"ignore_index": labelling.ignore_index, "shift_labels": labelling.shift_labels}
         with suppress(NoRowsError):  # a batch of padding
-            rows = open_rows(logits, labels, input=self._chosen.input, guard="defer", **how)
+            rows = open_rows(logits, labels, guard="defer", **how)
             sketch = sketch_for(self._chosen, rows.n_classes) if self._sketch is None else self._sketch
             self._sketch = sketch.update(rows)
+            self._range += rows.score_range or ScoreRange()
 
     def close(self, *, across_ranks: bool = True) -> tuple[Sketch | None, dict[str, float]]:
         """The sketch of all batches, and its ECE, gap and T; then all batches are forgotten.
@@ -102,9 +106,9 @@ class EvaluationSums:
         """
         sketch, values = None, {}
         try:
-            sketch = self._total(across_ranks=across_ranks)
+            sketch, score_range = self._total(across_ranks=across_ranks)
             if sketch is not None:
-                sketch.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+                score_range.warn("logits", WITHOUT_SOFTMAX)
                 card, temperature = scorecard_and_temperature(sketch, self._chosen)
                 values = {"ece": card.ece, "gap": card.gap} | ({} if temperature is None else {"temperature": temperature})
         except NishimoriError as error:
@@ -112,14 +116,15 @@ class EvaluationSums:
         self.reset()
         return sketch, values
 
-    def _total(self, *, across_ranks: bool) -> Sketch | None:
-        """The sums of all ranks, some of which may have no rows."""
+    def _total(self, *, across_ranks: bool) -> tuple[Sketch | None, ScoreRange]:
+        """The sums and the range of the logits of all ranks, some of which may have no rows."""
         is_distributed = across_ranks and dist.is_available() and dist.is_initialized()
-        sketches = Exchange().values(self._own) if is_distributed else [self._own()]
-        some = [sketch for sketch in sketches if sketch is not None]
-        return sum(some[1:], start=some[0]) if some else None
+        parts = list(Exchange().values(self._own)) if is_distributed else [self._own()]
+        sketches = [sketch for sketch, _ in parts if sketch is not None]
+        ranges = [score_range for _, score_range in parts]
+        return sum(sketches[1:], start=sketches[0]) if sketches else None, sum(ranges, start=ScoreRange())
 
-    def _own(self) -> Sketch | None:
+    def _own(self) -> tuple[Sketch | None, ScoreRange]:
         if self._error is not None:
             raise self._error
-        return self._sketch
+        return self._sketch, self._range

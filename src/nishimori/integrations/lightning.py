@@ -1,13 +1,11 @@
 """Calibration in Lightning: a callback that logs it, and a module with which `Trainer.predict` gives probabilities.
 
-    Trainer(callbacks=[CalibrationCallback()])
+    Trainer(callbacks=[CalibrationMonitor()])
 
 logs ``val_ece``, ``val_gap`` (mean confidence minus accuracy) and ``val_temperature`` (the T that `nishimori.torch.calibrate`
 would choose) at the end of each validation epoch. Where you import `pytorch_lightning`, import the same names from
 `nishimori.integrations.pytorch_lightning`.
 """
-
-from typing import TYPE_CHECKING
 
 from nishimori._support.optional import require
 from nishimori.integrations._lightning import LogsCalibration, PredictsCalibrated
@@ -16,13 +14,10 @@ require("lightning.pytorch", extra="lightning", for_="nishimori.integrations.lig
 
 from lightning.pytorch import Callback, LightningModule  # noqa: E402 - after the check that it is installed
 
-if TYPE_CHECKING:
-    from nishimori.torch import Calibrated
-
-__all__ = ["CalibratedModule", "CalibrationCallback"]
+__all__ = ["CalibratedModule", "CalibrationMonitor"]
 
 
-class CalibrationCallback(LogsCalibration, Callback):
+class CalibrationMonitor(LogsCalibration, Callback):
     """Logs ECE, gap and T at the end of each validation epoch, and of each test.
 
     The names are ``val_ece``, ``val_gap`` and ``val_temperature``, or ``test_ece`` and so on; of several loaders
@@ -55,7 +50,7 @@ class CalibrationCallback(LogsCalibration, Callback):
     --------
     >>> import lightning
     >>> import torch
-    >>> from nishimori.integrations.lightning import CalibrationCallback
+    >>> from nishimori.integrations.lightning import CalibrationMonitor
     >>> class Classifier(lightning.LightningModule):
     ...     def __init__(self):
     ...         super().__init__()
@@ -68,7 +63,7 @@ class CalibrationCallback(LogsCalibration, Callback):
     ...         return {"loss": loss, "logits": logits}
     >>> loader = torch.utils.data.DataLoader(list(zip(torch.randn(60, 4), torch.arange(60) % 3)), batch_size=20)
     >>> quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    >>> trainer = lightning.Trainer(callbacks=[CalibrationCallback()], **quiet)
+    >>> trainer = lightning.Trainer(callbacks=[CalibrationMonitor()], **quiet)
     >>> (values,) = trainer.validate(Classifier(), loader, verbose=False)
     >>> "val_ece" in values
     True
@@ -98,7 +93,3 @@ class CalibratedModule(PredictsCalibrated, LightningModule):
     >>> [p.shape for p in lightning.Trainer(**quiet).predict(module, loader)]
     [torch.Size([4, 3]), torch.Size([2, 3])]
     """
-
-    def __init__(self, calibrated: "Calibrated") -> None:
-        super().__init__()
-        self.calibrated = calibrated

@@ -1,7 +1,5 @@
 """The classes of `nishimori.integrations.lightning` for those who import `pytorch_lightning`, whose bases are others."""
 
-from typing import TYPE_CHECKING
-
 from nishimori._support.optional import require
 from nishimori.integrations._lightning import LogsCalibration, PredictsCalibrated
 
@@ -9,19 +7,12 @@ require("pytorch_lightning", extra="lightning", for_="nishimori.integrations.pyt
 
 from pytorch_lightning import Callback, LightningModule  # noqa: E402 - after the check that it is installed
 
-if TYPE_CHECKING:
-    from nishimori.torch import Calibrated
-
-__all__ = ["CalibratedModule", "CalibrationCallback"]
+__all__ = ["CalibratedModule", "CalibrationMonitor"]
 
 
-class CalibrationCallback(LogsCalibration, Callback):
-    """See `nishimori.integrations.lightning.CalibrationCallback`."""
+def _on(base: type, mixin: type, name: str) -> type:
+    return type(name, (mixin, base), {"__doc__": f"See `nishimori.integrations.lightning.{name}`.", "__module__": __name__})
 
 
-class CalibratedModule(PredictsCalibrated, LightningModule):
-    """See `nishimori.integrations.lightning.CalibratedModule`."""
-
-    def __init__(self, calibrated: "Calibrated") -> None:
-        super().__init__()
-        self.calibrated = calibrated
+CalibrationMonitor = _on(Callback, LogsCalibration, "CalibrationMonitor")
+CalibratedModule = _on(LightningModule, PredictsCalibrated, "CalibratedModule")

@@ -22,17 +22,17 @@ from torchmetrics import Metric  # noqa: E402 - after the check that it is insta
 if TYPE_CHECKING:
     from nishimori import Calibrator
 
-__all__ = ["Calibration"]
+__all__ = ["CalibrationMetric"]
 
 _METRICS = ("ece", "gap", "nll", "brier", "confidence", "accuracy")
 _STATES = ("sums", "lows", "highs")
 _REMEDY = (
-    'Pass `Calibration(input="probabilities")` if these are probabilities, or `Calibration(input="logits")` if they are scores '
-    "before the softmax."
+    'Pass `CalibrationMetric(input="probabilities")` if these are probabilities, or `CalibrationMetric(input="logits")` if '
+    "they are scores before the softmax."
 )
 
 
-class Calibration(Metric):
+class CalibrationMetric(Metric):
     """ECE, gap, NLL, Brier score and T of a classifier, from the sums of a `Sketch`.
 
     `compute` returns a dictionary with "ece", "gap" (mean confidence minus accuracy), "nll", "brier", "confidence", "accuracy"
@@ -63,8 +63,8 @@ class Calibration(Metric):
     Examples
     --------
     >>> import torch
-    >>> from nishimori.integrations.torchmetrics import Calibration
-    >>> metric = Calibration()
+    >>> from nishimori.integrations.torchmetrics import CalibrationMetric
+    >>> metric = CalibrationMetric()
     >>> generator = torch.Generator().manual_seed(0)
     >>> for _ in range(10):  # batches
     ...     logits = 3 * torch.randn(200, 5, generator=generator)

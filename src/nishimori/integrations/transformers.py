@@ -3,7 +3,7 @@
     trainer.add_callback(CalibrationCallback(trainer))
 
 logs ``eval_ece``, ``eval_gap`` (mean confidence minus accuracy) and ``eval_temperature`` (the T that
-`nishimori.torch.calibrate` would choose) after each evaluation. `CalibrationMetrics` computes the same as ``compute_metrics``.
+`nishimori.torch.calibrate` would choose) after each evaluation. `ComputeCalibration` computes the same as ``compute_metrics``.
 
 A calibrated network can be evaluated as any other: ``Trainer(model=calibrated, ...).evaluate()``.
 """
@@ -29,9 +29,9 @@ from transformers import EvalPrediction, Trainer, TrainerCallback  # noqa: E402
 if TYPE_CHECKING:
     from nishimori import Calibrator
 
-__all__ = ["CalibrationCallback", "CalibrationMetrics"]
+__all__ = ["CalibrationCallback", "ComputeCalibration"]
 
-_INSTEAD = "Pass `compute_metrics=CalibrationMetrics()` to the Trainer instead of this callback."
+_INSTEAD = "Pass `compute_metrics=ComputeCalibration()` to the Trainer instead of this callback."
 
 
 class CalibrationCallback(TrainerCallback):
@@ -60,7 +60,7 @@ class CalibrationCallback(TrainerCallback):
     Notes
     -----
     It sees what the network is called with and what it returns. Where the labels do not reach the network, as with label
-    smoothing, use `CalibrationMetrics`. What cannot be measured, as logits that are NaN, is a warning.
+    smoothing, use `ComputeCalibration`. What cannot be measured, as logits that are NaN, is a warning.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class CalibrationCallback(TrainerCallback):
         return named
 
 
-class CalibrationMetrics:
+class ComputeCalibration:
     """ECE, gap and T as ``compute_metrics`` of a `Trainer`.
 
     With ``batch_eval_metrics=True`` among the `TrainingArguments`, batches are added to a `Sketch` as they come. Without it,
@@ -179,11 +179,11 @@ class CalibrationMetrics:
     --------
     >>> import numpy as np
     >>> from transformers import EvalPrediction
-    >>> from nishimori.integrations.transformers import CalibrationMetrics
+    >>> from nishimori.integrations.transformers import ComputeCalibration
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> values = CalibrationMetrics()(EvalPrediction(logits, labels))  # as `Trainer(compute_metrics=...)` does
+    >>> values = ComputeCalibration()(EvalPrediction(logits, labels))  # as `Trainer(compute_metrics=...)` does
     >>> print({name: round(value, 2) for name, value in values.items()})
     {'ece': 0.18, 'gap': 0.18, 'temperature': 1.98}
     """
