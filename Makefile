@@ -17,7 +17,7 @@ ORDER ?=
 # modules again.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ORDER)
 # Modules whose types can be checked without the packages that they would import.
-LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|torch|triton)\b' src paper/src --include='*.py')
+LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|lightning|pytorch_lightning|torch|triton)\b' src paper/src --include='*.py')
 define LINT
 	$(1)/ruff format --check .
 	$(1)/ruff check .
@@ -70,9 +70,10 @@ unit: $(VENV)/installed native  ## Tests, doctests, README lines and examples
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 	$(BIN)/python tests/helpers/fuzz/run.py --minutes 60
 
-integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost and SHAP, and the tests of converters and of OpenAI's answers
+integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost, SHAP and trackers, and the tests of converters and trainers
 	$(BIN)/pip install -q -r requirements/integrations.txt
-	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py -k 'boosting or trust or skl2onnx or openai'
+	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py tests/contract/test_pipelines.py \
+		-k 'integrations or openai or boosting or trust or _logs_'
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/speed/fit.py

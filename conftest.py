@@ -29,7 +29,11 @@ NEEDED = {
     "src/nishimori/_kernels/triton*.py": "torch",
     "src/nishimori/_dask/*.py": "dask",
     "src/nishimori/integrations/_onnx_maps.py": "onnx",
+    "src/nishimori/integrations/*lightning.py": "lightning",
+    "src/nishimori/integrations/_sums.py": "torch",
     "src/nishimori/integrations/skl2onnx.py": "skl2onnx",
+    "src/nishimori/integrations/torchmetrics.py": "torchmetrics",
+    "src/nishimori/integrations/transformers.py": "transformers",
     "paper/src/nishimori_paper/models/*.py": "torch",
     "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
     "paper/src/nishimori_paper/training/_pixels.py": "torch",
@@ -69,6 +73,8 @@ SLOW = [
     "tests/evaluation/test_required_samples.py",
     "tests/fit/test_search_in_single_precision.py",
     "tests/fuzz/*.py",
+    "tests/integrations/test_processes.py",
+    "tests/integrations/test_trainers_page.py",
     "tests/kernels/*.py",
     "paper/tests/*.py",
     "paper/tests/artefacts/*.py",
@@ -151,6 +157,8 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore::nishimori.errors.FewErrorsWarning")
     same_rows = "ignore:.*fitted to the rows that are measured here:nishimori.errors.InputWarning"
     config.addinivalue_line("filterwarnings", same_rows)
+    for about in ("LeafSpec", "does not have many workers"):  # what Lightning does itself, and what it says of any small test
+        config.addinivalue_line("filterwarnings", f"ignore:.*{about}")
 
 
 @pytest.hookimpl(wrapper=True)

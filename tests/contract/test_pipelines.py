@@ -47,7 +47,7 @@ def assert_a_report(path):
     assert "ResNet-20 on CIFAR-10" in page
     assert "confidence is 6.87 ± 0.32 points above accuracy" in page
     assert page.count('<input type="range"') == 1
-    assert page.count("<svg role='img'") == 3
+    assert page.count("<svg role='img'") == 5
 
 
 @needs("mlflow", "vl_convert")

@@ -16,7 +16,7 @@ PAPER = tomllib.loads((ROOT / "paper" / "pyproject.toml").read_text(encoding="ut
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # Extras whose lowest versions would need gigabytes, or tests of their own.
-HEAVY = {"torch", "onnx", "skl2onnx", "dask", "all"}
+HEAVY = {"torch", "onnx", "skl2onnx", "dask", "transformers", "lightning", "torchmetrics", "all"}
 
 
 def steps(workflow):

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TABS = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
 MODULES = ("data", "maps", "metrics", "plot", "sequences", "testing", "torch")
+MODULES += ("integrations.lightning", "integrations.torchmetrics", "integrations.transformers")
 
 # Names of the same thing in two places; the reference has the shorter one, or that among the results.
 ALIASES = {"maps.Map", "metrics.Decomposition", "metrics.Reliability"}
@@ -35,7 +36,8 @@ def test_there_are_five_tabs_with_at_most_eight_entries():
 
 def listed(module):
     """The names in ``__all__`` of a module, without importing what it needs; names from tables are left out."""
-    places = (ROOT / "src/nishimori" / name for name in (f"{module}.py", f"{module}/__init__.py"))
+    path = module.replace(".", "/")
+    places = (ROOT / "src/nishimori" / name for name in (f"{path}.py", f"{path}/__init__.py"))
     tree = ast.parse(next(place for place in places if place.exists()).read_text(encoding="utf-8"))
     (names,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
     return [each.value for each in names.elts if isinstance(each, ast.Constant)]

@@ -49,20 +49,8 @@ REQUIRED = {
     "zarr",
 }
 # but not these.
-NOT_REQUIRED = {
-    "crepes",
-    "lightgbm",
-    "mapie",
-    "mlflow",
-    "openai",
-    "pyspark",
-    "ray",
-    "shap",
-    "tensorboard",
-    "triton",
-    "wandb",
-    "xgboost",
-}
+NOT_REQUIRED = {"crepes", "datasets", "evaluate", "lightgbm", "mapie", "mlflow", "openai", "peft", "pyspark", "ray", "shap"}
+NOT_REQUIRED |= {"tensorboard", "triton", "wandb", "xgboost"}
 
 # The usual short names, what nishimori itself offers with a package only, and the modules that `import pyarrow` leaves out.
 SHORT = {"da": "dask.array", "jnp": "jax.numpy", "nishimori_torch": "nishimori.torch", "pa": "pyarrow", "pd": "pandas"}

@@ -87,7 +87,7 @@ def test_it_exports_for_any_batch_size_with_the_names_of_the_networks_inputs(str
 def test_the_signature_is_that_of_the_network():
     network = Network()
     assert inspect.signature(Calibrated(network).forward) == inspect.signature(network.forward)
-    assert list(inspect.signature(Calibrated.forward).parameters) == ["self", "args", "kwargs"]
+    assert list(inspect.signature(Calibrated.forward).parameters) == ["self", "args", "labels", "kwargs"]  # for Trainer
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -46,12 +46,39 @@ def test_without_labels_there_is_none():
     assert Calibrated(llama(), 2.0)(input_ids=torch.randint(3, 30, (2, 5))).loss is None
 
 
-def test_a_token_classifier_without_a_matching_loss_function_has_none_or_the_right_one():
-    model, ids = bert(), torch.randint(3, 30, (4, 9))
-    labels = torch.randint(4, (4, 9))
-    output = Calibrated(model, 3.0)(input_ids=ids, labels=labels)
-    expected = cross_entropy(output.logits.reshape(-1, 4), labels.reshape(-1))
-    assert output.loss is None or torch.allclose(output.loss, expected)
+def heads():
+    """Networks that compute their losses in other ways, with the arguments of a call."""
+    ids = torch.randint(3, 30, (4, 9))
+    t5 = {"vocab_size": 30, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    choices = transformers.BertConfig(vocab_size=30, initializer_range=0.5, **SMALL)
+    yield bert(), {"input_ids": ids, "labels": torch.randint(4, (4, 9))}
+    # Neither has a loss function of its own: what they inherit shifts labels.
+    yield transformers.T5ForConditionalGeneration(transformers.T5Config(**t5)).eval(), {"input_ids": ids, "labels": ids}
+    two = ids[:, None].repeat(1, 2, 1)
+    two[:, 1] += 1
+    yield transformers.BertForMultipleChoice(choices).eval(), {"input_ids": two % 30, "labels": torch.randint(2, (4,))}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_loss_is_the_cross_entropy_where_that_is_the_loss_of_the_network(number):
+    model, arguments = list(heads())[number]
+    output, labels = Calibrated(model, 3.0)(**arguments), arguments["labels"]
+    plain = model(**arguments)
+    expected = cross_entropy((plain.logits / 3).flatten(0, -2), labels.flatten())
+    torch.testing.assert_close(output.loss, expected)
+    assert abs(float((expected - plain.loss).detach())) > 0.01
+
+
+def test_a_loss_in_half_precision_is_that_of_the_network_up_to_rounding():
+    model, ids = llama(), torch.randint(3, 30, (4, 9))
+    expected = Calibrated(model, 2.5)(input_ids=ids, labels=ids).loss.detach()
+    found = Calibrated(model.to(torch.bfloat16), 2.5)(input_ids=ids, labels=ids).loss.detach()
+    assert float(found) == pytest.approx(float(expected), rel=0.02)
+
+
+def test_without_a_label_that_counts_the_loss_is_that_of_the_network():
+    model, ids = llama(), torch.randint(3, 30, (4, 9))
+    assert Calibrated(model, 2.5)(input_ids=ids, labels=torch.full_like(ids, -100)).loss.isnan()
 
 
 class WithLoss(nn.Module):
@@ -90,7 +117,7 @@ def test_the_trainer_evaluates_a_calibrated_network(tmp_path):
     model, ids = llama(), torch.randint(3, 30, (8, 9))
     data = [{"input_ids": row, "labels": row} for row in ids]
     arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), per_device_eval_batch_size=8, report_to=[], use_cpu=True, label_names=["labels"]
+        output_dir=str(tmp_path), per_device_eval_batch_size=8, report_to=[], use_cpu=True
     )
     calibrated = Calibrated(model, 2.5)
     found = transformers.Trainer(model=calibrated, args=arguments).evaluate(data)

@@ -112,7 +112,7 @@ def calibrate(
     network, pick = averaged(network, samples, pick, axis)
 
     def check_arguments() -> "tuple[Calibrator, Rule]":
-        chosen, labelling = _new_calibrator(method, groups_by_position), Labelling(ignore_index, shift_labels)
+        chosen, labelling = new_calibrator(method, groups_by_position=groups_by_position), Labelling(ignore_index, shift_labels)
         if keep_up_to is not None:
             between("keep_up_to", keep_up_to, 0, inf)
         fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
@@ -173,7 +173,7 @@ def _refuse_other_calls(ranks: Exchange, chosen: str, rule: Rule) -> None:
         )
 
 
-def _new_calibrator(method: "str | Calibrator", groups_by_position: bool) -> "Calibrator":
+def new_calibrator(method: "str | Calibrator", *, groups_by_position: bool = False) -> "Calibrator":
     """A calibrator of the user's own, copied, so that theirs stays as it was; or one by the name of its method."""
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415

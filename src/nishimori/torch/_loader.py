@@ -448,9 +448,7 @@ def read_to_fit(
             _refuse_if_it_needs_rows(chosen, limit(beyond))
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
-            grid = _FINE_GRID if data.n_classes >= _MANY_CLASSES else {}
-            sketch = Sketch(observables_of(chosen, data.n_classes), input=chosen.input, **grid)
-            return _sketch_rows(sketch, parts, numbered, data.n_batches, report)
+            return _sketch_rows(sketch_for(chosen, data.n_classes), parts, numbered, data.n_batches, report)
         del beyond
         parts.clear()
     if isinstance(data.loader, Iterator):
@@ -477,6 +475,12 @@ def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
 def _takes_sums(chosen: "Calibrator") -> bool:
     """Whether a method is fitted to sums, so that it needs no rows."""
     return chosen.traits is not None and chosen.traits.from_sketch
+
+
+def sketch_for(chosen: "Calibrator", n_classes: int) -> Sketch:
+    """An empty sketch of rows of this many classes, to which a method can be fitted."""
+    grid = _FINE_GRID if n_classes >= _MANY_CLASSES else {}
+    return Sketch(observables_of(chosen, n_classes), input=chosen.input, **grid)
 
 
 def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float) -> None:

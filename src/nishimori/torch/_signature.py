@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from nishimori.torch._batches import LABELS
+
 
 class _Bound(partial[Any]):
     """A bound method of a wrapper, with the signature of the wrapped network, which is read only on request."""
@@ -16,7 +18,8 @@ class _Bound(partial[Any]):
         try:
             of_model = inspect.signature(_wrapped(self.args[0]).forward)
         except (TypeError, ValueError):  # for example TorchScript read from a file
-            return inspect.signature(self.func.__get__(self.args[0]))
+            own = inspect.signature(self.func.__get__(self.args[0]))
+            return own.replace(parameters=[parameter for name, parameter in own.parameters.items() if name != LABELS])
         if not getattr(self.args[0], "needs_groups", False):
             return of_model
         parameters = list(of_model.parameters.values())
@@ -30,11 +33,16 @@ class signature_of_model:  # noqa: N801 - a decorator
     """Decorator of a wrapper's ``forward``, which then has the signature of the wrapped network.
 
     The wrapper has the network as ``model``, or several that take the same arguments as ``networks``. This is not a property,
-    because hooks must be able to set another ``forward`` on the instance.
+    because hooks must be able to set another ``forward`` on the instance. The class itself says that ``labels`` can be passed:
+    `Trainer` of transformers asks the class which arguments are labels, and computes no loss without any.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        of_function = inspect.signature(function)
+        *others, rest = of_function.parameters.values()
+        labels = inspect.Parameter(LABELS, inspect.Parameter.KEYWORD_ONLY, default=None)
+        function.__dict__["__signature__"] = of_function.replace(parameters=[*others, labels, rest])
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -46,4 +54,6 @@ class signature_of_model:  # noqa: N801 - a decorator
 
 def _wrapped(wrapper: Any) -> Any:
     """The network, or one of several, that a wrapper passes its arguments to."""
-    return wrapper.networks[0] if "networks" in wrapper._modules else wrapper.model
+    network = wrapper.networks[0] if "networks" in wrapper._modules else wrapper.model
+    # The ``forward`` of an adapter of peft may take anything.
+    return network.get_base_model() if hasattr(network, "get_base_model") else network
