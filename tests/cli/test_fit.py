@@ -236,7 +236,7 @@ def test_scores_between_0_and_1_are_refused_with_both_options_and_nothing_is_wri
     for words in ("fit p.npz -o c.json", "sketch p.npz -o c.npz", "eval p.npz", "compare p.npz"):
         ended = shell.nishimori(words, place=tmp_path)
         assert (ended.code, ended.out) == (1, "")
-        assert "must be said to be logits or probabilities, got numbers from" in ended.err
+        assert "must be declared as logits or probabilities, got numbers from" in ended.err
         assert ended.err.endswith(
             "Pass --input probabilities if these are probabilities, or --input logits if they are scores before the softmax.\n"
         )

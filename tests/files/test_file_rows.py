@@ -394,7 +394,7 @@ def test_what_is_said_of_tables_is_refused_for_arrays(tmp_path, given, said):
         nishimori.rows(tmp_path / "t.npz", **given)
     with pytest.raises(InputError, match="must be left out where `logits` is a ndarray: it is for files"):
         nishimori.rows(LOGITS, LABELS, **given)
-    with pytest.raises(InputError, match="must be left out where `logits` is a Rows object, which brings its own"):
+    with pytest.raises(InputError, match="must be left out where `logits` is a Rows object. Pass it when you make"):
         nishimori.rows(nishimori.rows(LOGITS, LABELS), **given)
 
 

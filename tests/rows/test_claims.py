@@ -113,7 +113,7 @@ def test_claims_without_outcomes_are_only_for_a_calibrator():
     fitted = nishimori.calibrator("platt").fit(claims(*stated(300)))
     calibrated = fitted.predict_proba(claims([0.5, 0.9]))
     np.testing.assert_allclose(calibrated, fitted.predict_proba([0.5, 0.9])[:, 1])
-    with pytest.raises(InputError, match="`right` must say of each answer whether it was right"):
+    with pytest.raises(InputError, match="`right` must say whether each answer was right"):
         nishimori.evaluate(claims([0.5, 0.9]))
 
 
