@@ -74,7 +74,7 @@ def test_columns_that_leave_no_doubt_are_the_scores(fit, frame, options, name):
         ("--ignore id", "t.csv has no column 'id', only 'z_cat', 'z_dog', 'z_fish', 'labels'. Name yours with --ignore."),
         ("--classes fish,dog,cat", "--classes must be in the order of the columns, got ['fish', 'dog', 'cat']"),
         ("--scores z_cat --columns z_dog", "--scores names one column, and --columns several. Pass only one of them."),
-        ("--decimal ,", "--decimal must be another mark than the delimiter, ','. Pass --delimiter ';'."),
+        ("--decimal ,", "--decimal must differ from the delimiter, ','. Pass --delimiter ';'."),
         ("--delimiter ab", "--delimiter must be one character, such as ';', or the word tab, got 'ab'."),
         ("--floor 0.1", "--floor must be left out for logits: it is the lowest probability. Pass --input probabilities."),
     ],

@@ -358,7 +358,7 @@ REFUSED = {
     "empty data": (
         "empty.npz --bound gap=0.1",
         1,
-        "error: 'logits' in empty.npz has nothing in it, its shape is (0, 3). Save it again with its rows.\n",
+        "error: 'logits' in empty.npz is empty: its shape is (0, 3). Save it again with its rows.\n",
     ),
     "one sample": (
         "one.npz --bound gap=0.1 --min-samples 1",

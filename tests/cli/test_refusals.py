@@ -38,7 +38,7 @@ def test_apply_counts_rows_from_the_start_of_the_file(tmp_path, monkeypatch):
     ("shape", "message"),
     [
         ((), "'logits' in test.npz must have one row per sample, got an array of shape ()."),
-        ((0, 3), "'logits' in test.npz has nothing in it, its shape is (0, 3)."),
+        ((0, 3), "'logits' in test.npz is empty: its shape is (0, 3)."),
         ((5,), "but the file has one score per row, which stands for 2. Pass scores of the same"),
     ],
 )

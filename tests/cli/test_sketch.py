@@ -176,7 +176,7 @@ def bad(place, name, row):
         ),
         ("sketch none.npz -o s.npz", "There is no file none.npz."),
         ("sketch z.npy -o s.npz", "Pass two .npy files: scores first, labels second, and no others."),
-        ("sketch t.npz --columns a,b,c,d -o s.npz", "--columns is for tables such as .csv, and t.npz has arrays."),
+        ("sketch t.npz --columns a,b,c,d -o s.npz", "--columns is for tables such as .csv, but t.npz holds arrays."),
         (
             "sketch t.npz -o s.npz --temperatures 1",
             "--temperatures must be the lowest and the highest temperature that a fit can",

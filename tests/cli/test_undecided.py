@@ -49,7 +49,7 @@ def test_the_remedy_fits_the_file_and_works_as_shown(case, name, tmp_path):
     assert shell.nishimori(f"eval {name}", *options, place=tmp_path).code == 0
 
 
-GENERAL = "Name the columns of scores with --columns NAME,NAME, or the others with --ignore NAME,NAME.\n"
+GENERAL = "Name the columns of scores with --columns NAME,NAME, or all other columns with --ignore NAME,NAME.\n"
 UNPROVEN = {
     "numbers": (
         PLAIN.assign(weight=PLAIN["a"] ** 2, labels=LABELS),
@@ -76,7 +76,7 @@ UNPROVEN = {
     ),
     "other words": (
         PLAIN.assign(labels=WORDS),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them, in the same order, with --classes",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order with --classes",
     ),
     "a class without a column": (
         PLAIN.set_axis(["cat", "dog", "weight"], axis=1).assign(labels=WORDS),

@@ -181,8 +181,8 @@ REFUSED = {name: use for name, use in LOOKS.items() if name not in ("predictions
 @pytest.mark.parametrize("use", REFUSED.values(), ids=REFUSED)
 def test_scores_between_0_and_1_are_refused_until_the_user_says_what_they_are(use):
     message = (
-        r"^`(X|logits)` must be declared as logits or probabilities, got numbers from 0 to 1 only, in rows that sum to 1\. Pass "
-        r"`input='probabilities'` if these are probabilities, or `input='logits'` if they are scores before the softmax\.$"
+        r"^`(X|logits)` must be declared as logits or probabilities, got numbers from 0 to 1 only, in rows that sum to 1\. "
+        r"Pass `input='probabilities'` if these are probabilities, or `input='logits'` if they are scores before the softmax\.$"
     )
     with pytest.raises(InputError, match=message):
         use(P, TRUTH)
