@@ -143,12 +143,12 @@ def test_single_precision_stays_single(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("apply c.json t.csv -o t.csv --force", "t.csv is a file that is read itself. Choose another name."),
+        ("apply c.json t.csv -o t.csv --force", "t.csv is also an input file. Choose another name."),
         ("apply c.json t.csv -o p.txt", "-o must be a file that ends in .npz, .npy, "),
         ("apply c.json nowhere.csv -o nowhere/p.csv", "There is no file nowhere.csv."),
         (
             "apply c.json clash.csv -o p.csv",
-            "clash.csv has a column 'cat' that is not a score, and a probability would get the ",
+            "clash.csv has a column 'cat' that is not a score, but a probability would get the ",
         ),
         ("apply c.json header.csv -o p.csv", "header.csv has column names, but no rows."),
         ("apply c.json broken.csv -o p.csv", "broken.csv, line 62: 1 field where the header has 6; the delimiter is ','."),

@@ -241,7 +241,7 @@ def test_bad_options_are_refused_in_one_line(run, files):
     assert run("report val.npz --json --markdown").code == 2
     nishimori.Sketch().update(TEST["logits"], TEST["codes"]).save(files / "sketch.npz")
     assert refused(run("report sketch.npz --ids photo")).startswith(
-        "error: sketch.npz is a sketch, which knows what its rows are."
+        "error: sketch.npz is a sketch, which already describes its rows."
     )
 
 
