@@ -294,8 +294,8 @@ def test_chunks_of_unknown_sizes_are_paired_one_by_one():
     assert nishimori.temperatures(data).ec == pytest.approx(EC, rel=1e-8)
     assert data.n_rows == 900
     message = (
-        r"^`labels` must have the chunks of `logits`, \(5,\) of unknown sizes, got {}\. Call `compute_chunk_sizes\(\)` of all "
-        r"Dask arrays first, for example `logits\.compute_chunk_sizes\(\)`\.$"
+        r"^`labels` must have the same chunks as `logits`, \(5,\) of unknown sizes, got {}\. Call `compute_chunk_sizes\(\)` "
+        r"of all Dask arrays first, for example `logits\.compute_chunk_sizes\(\)`\.$"
     )
     with pytest.raises(InputError, match=message.format("a ndarray")):
         nishimori.temperatures(logits, LABELS)
