@@ -163,7 +163,7 @@ def test_candidates_with_a_temperature_are_refused():
 
 def test_what_needs_a_temperature_refuses_claims():
     data = claims(*stated(300))
-    with pytest.raises(InputError, match="A Sketch is for temperatures, which claims have not"):
+    with pytest.raises(InputError, match="A Sketch is for temperatures, which claims do not have"):
         nishimori.Sketch().update(data)
     with pytest.raises(InputError, match="`of` must be left out for claims"):
         nishimori.metrics.decomposition(data, of="all")
