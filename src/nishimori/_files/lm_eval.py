@@ -115,8 +115,9 @@ def read_samples(path: Path, *, metric: Metric = "acc", filter: str | None = Non
     """The questions of one file; see `nishimori.integrations.lm_eval.read`."""
     one_of("metric", metric, Metric)
     if labels is not None and not callable(labels):
-        must = "be a function that takes the object of a line and returns the number of the right choice"
-        raise InputError("labels", must, got=repr(labels))
+        raise InputError(
+            "labels", "be a function that returns the number of the right choice for the object of a line", got=repr(labels)
+        )
     questions = list(_questions(existing_file(path), filter))
     filters = list(dict.fromkeys(str(question.content.get("filter")) for question in questions))
     if len(filters) > 1:
