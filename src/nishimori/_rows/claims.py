@@ -43,7 +43,7 @@ _NOT_OF_CLAIMS = {
 _WORDS = {
     "input": 'What ``confidence`` holds: "probabilities" from 0 to 1, their log-odds ("logits"), or "scores" on any other '
     "scale, such as a judge's scores from 1 to 10, which mean nothing until a calibrator has been fitted to them.",
-    "floor": "Smaller probabilities are raised to this, and those above 1 minus this are lowered; by default only exact 0 and 1.",
+    "floor": "Smaller probabilities are raised to this, larger ones lowered to 1 minus this; by default only exact 0 and 1.",
 }
 
 # The columns, or arrays, of a file.
