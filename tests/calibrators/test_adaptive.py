@@ -367,7 +367,7 @@ def test_a_sketch_that_has_no_errors_is_refused():
     sketch = nishimori.Sketch().update(LOGITS, NOISY, clusters=np.zeros(700, dtype=int))
     with pytest.raises(
         InputError,
-        match=r"The method 'adaptive' needs the standard errors of both .* as from a sketch of one cluster\. Fit 'ec' or",
+        match=r"The method 'adaptive' needs both standard errors.* for example in a sketch of one cluster\. Fit 'ec' or",
     ):
         AdaptiveConsistency().fit(sketch)
 
