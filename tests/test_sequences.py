@@ -248,12 +248,12 @@ REFUSED = {
     "right is missing": (
         lambda: sequences.choices([-1.0, -2.0], [3, 3]).labels([1, NAN]),
         "`right` must be True or False (1 or 0) for each of the 2 choices, of shape (2,), got float64 of shape (2,), with "
-        "other values. If you know the column of the right choice, it is the label.",
+        "other values. If you know the column of the right choice, pass that column as the label.",
     ),
     "right columns": (
         lambda: sequences.choices([-1.0, -2.0], [3, 3]).labels([1]),
         "`right` must be True or False (1 or 0) for each of the 2 choices, of shape (2,), got int64 of shape (1,). If you know "
-        "the column of the right choice, it is the label.",
+        "the column of the right choice, pass that column as the label.",
     ),
 }
 

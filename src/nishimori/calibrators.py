@@ -1,4 +1,4 @@
-"""All classes of calibrators, those included that are rarely typed; `nishimori.calibrator` finds them by name."""
+"""All calibrator classes, including rarely used ones; `nishimori.calibrator` finds them by name."""
 
 from nishimori._support.lazy import names_in_stub
 

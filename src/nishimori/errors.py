@@ -8,11 +8,11 @@
     │   └── DegenerateDataError    the data are valid, but do not determine what the method fits
     ├── NoTemperatureError         no temperature satisfies the condition asked for, or the data do not determine it
     ├── NotConvergedError          a search ended before its result was precise enough
-    ├── MergeError                 two sums cannot be added, because they are of different things
+    ├── MergeError                 two sums cannot be added, because they sum different things
     └── FormatError                a file is damaged, of another kind, or newer than this library
 
     InputWarning (UserWarning)        the data can be used, but may not be what was meant
-        SameRowsWarning               what is measured or compared are the same rows
+        SameRowsWarning               rows are measured after they were fitted to, or compared with themselves
     FewErrorsWarning (UserWarning)    few samples decide the temperature, so it is uncertain
 
 All errors are `ValueError`, so code that catches scikit-learn's errors catches them too.
@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, Self
 
 ABSENT: Any = object()
-"""In place of a value that is not meant."""
+"""Marks an argument without a value."""
 
 
 class _ToChoose:
@@ -42,13 +42,13 @@ class _ToChoose:
 
 
 A_NAME, NAMES = _ToChoose("..."), _ToChoose("[...]")
-"""In place of a value that the reader has to choose: one name, or several."""
+"""Placeholders for a value that the reader has to choose: one name, or several."""
 
 # Arguments of `nishimori.rows` alone: other functions are given the rows that it makes.
 _OF_ROWS = {"columns", "ignore", "delimiter", "decimal", "max_rows"}
 
 Writer = Callable[[str, object], str]
-"""How an argument is typed: a function of its name and, where a value is meant, of that; else of `ABSENT`."""
+"""A function that writes an argument as it is typed, from its name and its value (or `ABSENT`)."""
 
 
 def in_python(name: str, value: object = ABSENT) -> str:
@@ -69,7 +69,7 @@ def setting(name: str, value: object = ABSENT) -> str:
 
 @contextmanager
 def arguments_written(writer: Writer) -> Iterator[None]:
-    """Messages that are made inside write arguments in another way."""
+    """Inside the block, messages write arguments with ``writer``."""
     global _writer  # noqa: PLW0603 - see above
     before, _writer = _writer, writer
     try:
@@ -105,7 +105,7 @@ class InputError(NishimoriError):
     place : str
         Words in place of ``row`` and ``column``, such as "line 12, column 'z_3'".
     where : str
-        Where the data come from, such as a file or "Batch 3". The text begins with it.
+        Where the data come from, such as a file or "Batch 3". The text begins with this.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class NotConvergedError(NishimoriError):
 
 
 class MergeError(NishimoriError):
-    """Two sums cannot be added, because they are of different things."""
+    """Two sums cannot be added, because they sum different things."""
 
 
 class FormatError(NishimoriError):
@@ -214,4 +214,4 @@ class InputWarning(UserWarning):
 
 
 class SameRowsWarning(InputWarning):
-    """What is measured or compared are the same rows: those of the fit, or of both sides. JSON has it first."""
+    """Rows are used twice: measured after they were fitted to, or on both sides of a comparison. JSON lists it first."""

@@ -43,7 +43,7 @@ __all__ = [  # noqa: PLE0604 - the table is the rest of the list
 
 
 class MetricFunction(Protocol):
-    """A metric as a function of data; ``metric`` is the metric itself."""
+    """A metric as a function of data; its attribute ``metric`` is the metric itself."""
 
     metric: Metric
 
@@ -90,9 +90,9 @@ _BEFORE = """logits, labels
     Scores and true classes, as for `rows`.
 """
 _AFTER = """temperature : float
-    Divide the logits by this first, so that one array serves before and after calibration.
+    Divide the logits by this first, so that the same array serves before and after calibration.
 **options
-    What is said about the data: see `rows`.
+    Options about the data: see `rows`.
 """
 
 
@@ -205,7 +205,7 @@ def reliability(
     n_bins, strategy, of
         Bins and claims, as for `ece`.
     temperature : float
-        Divide the logits by this first, so that one array serves before and after calibration.
+        Divide the logits by this first, so that the same array serves before and after calibration.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
         ``shift_labels``, ``class_axis``, ``member_axis``.

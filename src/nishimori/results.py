@@ -1,4 +1,4 @@
-"""What functions return: classes to annotate with and to recognise. Functions make them."""
+"""The classes of results, for annotations and `isinstance`; functions create the objects."""
 
 from nishimori._support.lazy import names_in_stub
 

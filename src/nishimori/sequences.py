@@ -76,8 +76,8 @@ class Choices:
     columns: HostArray
 
     def labels(self, right: Any) -> HostArray:
-        """The column of the right choice of each question, from one entry per choice: whether it is the right one."""
-        remedy = "If you know the column of the right choice, it is the label."
+        """The column of each question's right choice, from one entry per choice that says whether it is right."""
+        remedy = "If you know the column of the right choice, pass that column as the label."
         marked = _marks(right, "right", f"each of the {len(self.rows)} choices", self.rows.shape, remedy)
         number = np.bincount(self.rows[marked], minlength=len(self.ids))
         if (number != 1).any():
@@ -97,7 +97,7 @@ class Choices:
 
 
 def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any = None) -> Answers:
-    """Log-probabilities of whole answers, from those of their tokens.
+    """Log-probabilities of whole answers, from the log-probabilities of their tokens.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
 
 
 def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray:
-    """The log-odds ln p - ln(1 - p) of probabilities that are given by their logarithms: the binary scores of answers.
+    """The log-odds ln p - ln(1 - p) from ln p: the binary scores of answers.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
 
 
 def _flat_logs(x: Any, name: str, beside: str = "", remedy: str = "") -> HostArray:
-    """A flat array of log-probabilities; ``beside`` says in the message what is as long."""
+    """A flat array of log-probabilities; ``beside`` names an argument of the same length in messages."""
     values = arrays.on_host(numeric(x, name))
     if values.ndim != 1 or not len(values):
         must = f"be a flat array{beside} with at least one entry"
@@ -275,7 +275,7 @@ def _checked_logs(values: HostArray, name: str) -> HostArray:
 
 
 def _marks(values: Any, name: str, where: str, shape: tuple[int, ...], remedy: str) -> HostArray:
-    """Whether there is a mark at each place."""
+    """The marks as booleans."""
     marks = arrays.on_host(numeric(values, name))
     if marks.shape != shape or not np.isin(marks, (0, 1)).all():
         raise InputError(
@@ -289,7 +289,7 @@ def _marks(values: Any, name: str, where: str, shape: tuple[int, ...], remedy: s
 
 
 def _codes(ids: Any, length: int, what: str) -> tuple[HostArray, HostArray]:
-    """The names in the order in which they first came, and the number of the name of each entry."""
+    """The names in order of first appearance, and the index of each entry's name."""
     names, codes = encode_values(ids, length, what)
     if isinstance(names[0], str):
         names = names.astype(np.str_)

@@ -1,4 +1,4 @@
-"""Assertions for test suites: a model that is released must stay calibrated."""
+"""Assertions for test suites: check that a released model stays calibrated."""
 
 from collections.abc import Mapping
 from typing import Any, Unpack

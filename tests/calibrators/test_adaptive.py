@@ -299,9 +299,7 @@ def test_a_file_without_estimates_still_has_its_temperature(tmp_path, estimates)
 def test_without_ts_the_temperature_is_that_of_ec():
     masked = LOGITS.copy()
     masked[0, NOISY[0]] = -np.inf  # the loss is infinite at every T
-    with pytest.warns(
-        InputWarning, match="The temperature of EC is used as it is, because there is none of TS. .*masked class"
-    ):
+    with pytest.warns(InputWarning, match="The temperature of EC is used as it is, because TS has none. .*masked class"):
         found = fitted(masked)
     alone = nishimori.ExpectationConsistency().fit(masked, NOISY)
     assert (found.ts_, found.weight_) == (None, 1.0)
@@ -315,9 +313,7 @@ def test_without_ec_the_temperature_is_that_of_ts(tmp_path):
     # Right and wrong answers at equal numbers, which is chance for two classes; the wrong ones are less sure.
     logits = np.array([-3.0] * 40 + [-1.0] * 40)
     labels = np.array([0] * 40 + [1] * 40)
-    with pytest.warns(
-        InputWarning, match="The temperature of TS is used as it is, because there is none of EC. No temperature"
-    ):
+    with pytest.warns(InputWarning, match="The temperature of TS is used as it is, because EC has none. No temperature"):
         found = fitted(logits, labels)
     alone = nishimori.TemperatureScaling().fit(logits, labels)
     assert (found.ec_, found.weight_) == (None, 0.0)
@@ -371,7 +367,7 @@ def test_a_sketch_that_has_no_errors_is_refused():
     sketch = nishimori.Sketch().update(LOGITS, NOISY, clusters=np.zeros(700, dtype=int))
     with pytest.raises(
         InputError,
-        match=r"The method 'adaptive' needs the standard errors of both .* as from a sketch of one cluster\. Fit 'ec' or",
+        match=r"The method 'adaptive' needs both standard errors.* for example in a sketch of one cluster\. Fit 'ec' or",
     ):
         AdaptiveConsistency().fit(sketch)
 

@@ -319,7 +319,7 @@ def test_masked_classes_leave_out_what_cannot_mask():
 def test_compare_says_what_was_chosen():
     found = nishimori.compare(LOGITS, LABELS, methods=("adaptive", "best"))
     chosen = Best().fit(LOGITS, LABELS).chosen_
-    assert f"The method best chose {chosen}, by its losses on folds of the validation data." in found.verdicts
+    assert f"The method best chose {chosen} by the losses on folds of the validation data." in found.verdicts
 
 
 def test_a_file_keeps_the_map_and_the_scores(tmp_path):

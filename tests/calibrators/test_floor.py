@@ -284,7 +284,7 @@ def test_the_shell_chooses_the_floor_too(place, file):
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["floor"] == nishimori.load(place / "c.json").floor_ == FLOOR
     told = shell.nishimori(f"fit {file} -o d.json --method ts --input probabilities --floor auto", place=place)
-    assert told.out.splitlines()[1] == f"Floor: {FLOOR:g}, chosen by the log-loss of samples that were held out"
+    assert told.out.splitlines()[1] == f"Floor: {FLOOR:g}, chosen by the log-loss on held-out samples"
     measured = json.loads(shell.nishimori(f"eval {file} --calibration c.json --json", place=place).out)
     assert measured["floor"] == FLOOR
 
@@ -307,7 +307,7 @@ def test_the_shell_refuses_to_choose_a_floor_where_nothing_is_fitted(place, line
     assert ended.code == 1
     assert ended.err == (
         "error: --floor must be a number where nothing is fitted, got auto: it would be tuned on the labels that it scores. "
-        "Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.\n"
+        "Pass auto to nishimori fit, and the file that it writes with --calibration, or pass a number.\n"
     )
 
 

@@ -284,7 +284,7 @@ def _refused():
             LOGITS, LABELS, groups=SITES[:3]
         ),
         "`groups` must be left out where `X` yields batches. Yield dictionaries with the keys logits, labels, clusters and "
-        "groups, which each batch then brings itself.": lambda: named.fit(lambda: iter([(LOGITS, LABELS)]), groups=SITES),
+        "groups instead.": lambda: named.fit(lambda: iter([(LOGITS, LABELS)]), groups=SITES),
         "A Sketch has no sums per group. Pass logits and labels instead.": lambda: one.fit(
             nishimori.Sketch().update(LOGITS, LABELS)
         ),

@@ -250,7 +250,7 @@ def test_probabilities_their_logarithms_and_the_logits_have_one_temperature(meth
 
 def test_what_looks_like_probabilities_is_refused_and_stays_logits_where_that_is_said():
     p = reference.softmax(LOGITS)
-    with pytest.raises(InputError, match=r"^`X` must be said to be logits or probabilities, got numbers from"):
+    with pytest.raises(InputError, match=r"^`X` must be declared as logits or probabilities, got numbers from"):
         TemperatureScaling().fit(p, LABELS)
     fitted = TemperatureScaling(input="logits").fit(p, LABELS)
     assert (fitted.input, fitted.input_) == ("logits", "logits")

@@ -143,14 +143,14 @@ def test_single_precision_stays_single(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("apply c.json t.csv -o t.csv --force", "t.csv is a file that is read itself. Choose another name."),
+        ("apply c.json t.csv -o t.csv --force", "t.csv is also an input file. Choose another name."),
         ("apply c.json t.csv -o p.txt", "-o must be a file that ends in .npz, .npy, "),
         ("apply c.json nowhere.csv -o nowhere/p.csv", "There is no file nowhere.csv."),
         (
             "apply c.json clash.csv -o p.csv",
-            "clash.csv has a column 'cat' that is not a score, and a probability would get the ",
+            "clash.csv has a column 'cat' that is not a score, but a probability would get the ",
         ),
-        ("apply c.json header.csv -o p.csv", "header.csv has the names of its columns, but no rows."),
+        ("apply c.json header.csv -o p.csv", "header.csv has column names, but no rows."),
         ("apply c.json broken.csv -o p.csv", "broken.csv, line 62: 1 field where the header has 6; the delimiter is ','."),
         ("apply c.json missing.csv -o p.csv", "missing.csv, line 5, column 'z_dog': got 'nan' for a score."),
         ("apply c.json infinite.csv -o p.csv", "The scores must not contain NaN or +inf, got inf in line 5, column 'z_dog'."),
@@ -164,7 +164,7 @@ def test_single_precision_stays_single(place):
             "apply c.json t.csv -o p.csv --scores z_cat",
             "The calibration has 3 classes, but the file has one score per row, which",
         ),
-        ("apply c.json p.npz -o q.npz --ignore id", "--ignore is for tables such as .csv, and p.npz has arrays."),
+        ("apply c.json p.npz -o q.npz --ignore id", "--ignore is for tables such as .csv, but p.npz holds arrays."),
         (
             "apply c.json p.npz -o q.npz",
             "p.npz has no array 'logits', only 'probabilities'. The calibration was fitted to logits:",

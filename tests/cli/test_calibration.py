@@ -123,8 +123,8 @@ def test_tables_keep_the_names_of_their_columns(run):
     code, _, err = run("apply c.json permuted.csv -o q.csv --force --columns dog,cat,bee,ant")
     assert code == 1
     assert err == (
-        "error: --columns must be those that the calibration was fitted to, 'ant', 'bee', 'cat', 'dog', in that order, got "
-        "'dog', 'cat', 'bee', 'ant'. Leave --columns out.\n"
+        "error: --columns must be the columns that the calibration was fitted to, 'ant', 'bee', 'cat', 'dog', in that order, "
+        "got 'dog', 'cat', 'bee', 'ant'. Leave --columns out.\n"
     )
     frame.rename(columns={"ant": "eel"}).to_csv("other.csv", index=False)
     code, _, err = run("apply c.json other.csv -o r.csv")
@@ -229,8 +229,8 @@ def test_nothing_is_overwritten_without_force(run):
             "apply test.npz c.json -o p.npz",
             "test.npz is a file of scores, not a calibration.",
         ),
-        ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
-        ("fit val.npz val.npz -o c.json", "val.npz is named twice, and its rows would count twice. Name each file once."),
+        ("demo -o val.npz", "val.npz is a file, but the demo needs a folder. Choose another name."),
+        ("fit val.npz val.npz -o c.json", "val.npz is named twice, so its rows would count twice. Name each file once."),
         ("eval test.npz --n-bins 0", "--n-bins must be a whole number from 1 to 100000, got 0."),
         (
             "fit val.npz -o c.json --top-n 4",

@@ -70,7 +70,7 @@ def test_a_sketch_keeps_the_clusters_of_each_file(files):
     assert errors(files, "fit s.npz --method ec") == pytest.approx(expected(clusters=CLUSTERS)["ec"], rel=1e-3)
     again = shell.nishimori("fit s.npz -o d.json --clusters video", place=files)
     assert again.code == 1
-    assert "s.npz is a sketch, which knows what its rows are" in again.err
+    assert "s.npz is a sketch, which already describes its rows" in again.err
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_columns_that_leave_no_doubt_are_the_scores(fit, frame, options, name):
         ("--ignore id", "t.csv has no column 'id', only 'z_cat', 'z_dog', 'z_fish', 'labels'. Name yours with --ignore."),
         ("--classes fish,dog,cat", "--classes must be in the order of the columns, got ['fish', 'dog', 'cat']"),
         ("--scores z_cat --columns z_dog", "--scores names one column, and --columns several. Pass only one of them."),
-        ("--decimal ,", "--decimal must be another mark than the delimiter, ','. Pass --delimiter ';'."),
+        ("--decimal ,", "--decimal must differ from the delimiter, ','. Pass --delimiter ';'."),
         ("--delimiter ab", "--delimiter must be one character, such as ';', or the word tab, got 'ab'."),
         ("--floor 0.1", "--floor must be left out for logits: it is the lowest probability. Pass --input probabilities."),
     ],
@@ -236,7 +236,7 @@ def test_scores_between_0_and_1_are_refused_with_both_options_and_nothing_is_wri
     for words in ("fit p.npz -o c.json", "sketch p.npz -o c.npz", "eval p.npz", "compare p.npz"):
         ended = shell.nishimori(words, place=tmp_path)
         assert (ended.code, ended.out) == (1, "")
-        assert "must be said to be logits or probabilities, got numbers from" in ended.err
+        assert "must be declared as logits or probabilities, got numbers from" in ended.err
         assert ended.err.endswith(
             "Pass --input probabilities if these are probabilities, or --input logits if they are scores before the softmax.\n"
         )

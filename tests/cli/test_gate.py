@@ -47,7 +47,7 @@ def test_a_calibration_makes_the_model_pass(run, files):
 def test_what_is_inconclusive_ends_with_four_unless_that_is_allowed(run, files):
     code, out, _ = run(f"gate test.npz --bound gap={GAP}")
     assert (code, out.split(":")[0]) == (4, "inconclusive")
-    assert out.endswith("no number of samples will settle it while the estimate is at the bound\n")
+    assert out.endswith("no number of samples can decide it while the estimate equals the bound\n")
     code, again, _ = run(f"gate test.npz --bound gap={GAP} --allow-inconclusive")
     assert (code, again) == (0, out)
     assert run(f"gate test.npz --bound gap={GAP} --bound error=0.01 --allow-inconclusive").code == 3
@@ -133,7 +133,7 @@ EARLY = {
     "another file": ("--bound gap=0.5 -o notes.md", 1, "notes.md exists."),
     "another ending": ("--bound gap=0.5 -o gate.txt", 1, "must be a file that ends in .json, .md or .xml"),
     "a file twice": ("--bound gap=0.5 -o gate.md", 1, "gate.md is named twice"),
-    "what is read": ("--bound gap=0.5 --calibration c.json -o c.json --force", 1, "c.json is a file that is read itself"),
+    "what is read": ("--bound gap=0.5 --calibration c.json -o c.json --force", 1, "c.json is also an input file"),
     "two forms": ("--bound gap=0.5 --json --markdown", 2, "only one of --json, --github and --markdown"),
 }
 
@@ -316,7 +316,7 @@ REFUSED = {
     "the calibration as an output": (
         "test.npz --calibration c.json --bound gap=0.1 -o c.json --force",
         1,
-        "error: c.json is a file that is read itself. Choose another name.\n",
+        "error: c.json is also an input file. Choose another name.\n",
     ),
     "groups without a name": ("test.npz --bound group_gap=0.1 --by groups", 2, "name the groups with --groups."),
     "a bound in percent": (
@@ -358,7 +358,7 @@ REFUSED = {
     "empty data": (
         "empty.npz --bound gap=0.1",
         1,
-        "error: 'logits' in empty.npz has nothing in it, its shape is (0, 3). Save it again with its rows.\n",
+        "error: 'logits' in empty.npz is empty: its shape is (0, 3). Save it again with its rows.\n",
     ),
     "one sample": (
         "one.npz --bound gap=0.1 --min-samples 1",

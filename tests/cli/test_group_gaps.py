@@ -64,7 +64,7 @@ def test_parameters_of_the_method_reach_it(place):
     np.testing.assert_allclose(found.map_.temperatures, alone.temperatures_, rtol=1e-9)
     ended = shell.nishimori("fit t.npz -o d.json --method group --groups site --param by=prediction", place=place)
     assert (ended.code, ended.out) == (2, "")
-    assert "by is given twice, or follows from another option." in ended.err
+    assert "by is passed twice, or set by another option." in ended.err
 
 
 @pytest.mark.parametrize("options", ["--groups site", "--by groups --groups site"])
@@ -136,7 +136,7 @@ def test_a_sketch_has_no_groups(place):
     for line in ("eval s.npz --by prediction", "fit s.npz -o c.json --method group --groups site"):
         ended = shell.nishimori(line, place=place)
         assert (ended.code, ended.out) == (1, "")
-        assert "s.npz is a sketch, which knows what its rows are." in ended.err
+        assert "s.npz is a sketch, which already describes its rows." in ended.err
     ended = shell.nishimori("fit s.npz -o c.json --method group", place=place)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("error: ")

@@ -136,7 +136,7 @@ def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
             "--groups must have shape (300,), one group per sample, got (299,).",
         ),
         ("apply c.json m.csv -o p.npy", 1, "m.csv, line 4, column 'site': a group is missing. Fill it in, or drop the row."),
-        ("apply c.json z.npy -o p.npy --groups site", 1, "z.npy holds scores only, and the calibration has a temperature per"),
+        ("apply c.json z.npy -o p.npy --groups site", 1, "z.npy holds scores only, but the calibration has a temperature per"),
         ("apply c.json m.npz -o p.npy", 1, "--groups must not be missing, got NaN in row 2 (counted from 0)"),
         ("apply c.json s.npz -o p.npy", 1, "--groups must have shape (300,), one group per sample, got (299,)."),
         (
@@ -144,15 +144,15 @@ def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
             1,
             "--groups must be left out for .npy files",
         ),
-        ("apply c.json z.npy -o p.npy", 1, "z.npy holds scores only, and the calibration has a temperature per group."),
-        ("eval z.npy y.npy --calibration c.json", 1, "z.npy holds scores only, and the calibration has a temperature per"),
+        ("apply c.json z.npy -o p.npy", 1, "z.npy holds scores only, but the calibration has a temperature per group."),
+        ("eval z.npy y.npy --calibration c.json", 1, "z.npy holds scores only, but the calibration has a temperature per"),
         (
             "apply plain.json t.csv -o p.npy --groups site",
             1,
             "--groups must be left out: the calibration treats all groups alike",
         ),
-        ("fit t.csv -o d.json --groups site --method ec", 2, "the method ec makes no use of groups. Pass --method group."),
-        ("fit t.csv -o d.json --groups site", 2, "the method adaptive makes no use of groups. Pass --method group."),
+        ("fit t.csv -o d.json --groups site --method ec", 2, "the method ec does not use groups. Pass --method group."),
+        ("fit t.csv -o d.json --groups site", 2, "the method adaptive does not use groups. Pass --method group."),
         ("eval t.csv --ignore site --by groups", 2, "name the groups with --groups."),
     ],
 )

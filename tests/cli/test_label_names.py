@@ -80,7 +80,7 @@ def test_test_data_with_columns_in_another_order_are_refused(tmp_path):
     for words in ("compare val.csv test.csv", "report val.csv prefixed.csv -o r.html"):
         ended = shell.nishimori(f"{words} --methods vector", place=tmp_path)
         assert ended.code == 1
-        assert "in the order of those of the validation data" in ended.err
+        assert "in the same order as the validation data" in ended.err
     found = [
         shell.nishimori(f"compare val.csv {file} --methods vector --columns cat,dog,fish --json", place=tmp_path).out
         for file in ("val.csv", "test.csv")
@@ -90,7 +90,7 @@ def test_test_data_with_columns_in_another_order_are_refused(tmp_path):
 
 def test_data_frames_with_columns_in_another_order_are_refused():
     frame = pd.DataFrame(LOGITS, columns=NAMES)
-    with pytest.raises(InputError, match="in the order of those of the validation data"):
+    with pytest.raises(InputError, match="in the same order as the validation data"):
         nishimori.compare(frame, CODES, test_logits=frame[["dog", "cat", "fish"]], test_labels=CODES, methods=["none"])
 
 

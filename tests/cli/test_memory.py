@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 
-REMEDY = "Pass a smaller file, raise the limit of memory (ulimit -v), or use a larger machine.\n"
+REMEDY = "Pass a smaller file, raise the memory limit (ulimit -v), or use a larger machine.\n"
 
 
 def limited(words, place, gigabytes):

@@ -57,10 +57,10 @@ REFUSED = {
     "cat=0.75,dog=0.25": "none for class eel",
     "cat=0.75,dog=0.2,emu=0.05": "got 'emu'",
     "0.3": "one number for each of 3 classes",
-    "often": "'often' is not a number such as 0.01",
-    "cat=0.5,0.5": "is not a number such as 0.01",
-    "cat=0.5,cat=0.5": "is not a number such as 0.01",
-    "cat=half,dog=0.25,eel=0.25": "is not a number such as 0.01",
+    "often": "'often' is neither a number such as 0.01",
+    "cat=0.5,0.5": "is neither a number such as 0.01",
+    "cat=0.5,cat=0.5": "is neither a number such as 0.01",
+    "cat=half,dog=0.25,eel=0.25": "is neither a number such as 0.01",
 }
 
 
@@ -68,7 +68,7 @@ REFUSED = {
 @pytest.mark.parametrize("typed", REFUSED)
 def test_what_is_no_frequency_is_refused_and_nothing_is_written(typed, run, tmp_path):
     ended = run(f"apply c.json val.npz -o p.npz --prevalence {typed}")
-    assert ended.code == (2 if "is not a number" in REFUSED[typed] else 1)
+    assert ended.code == (2 if "is neither a number" in REFUSED[typed] else 1)
     assert REFUSED[typed] in " ".join(ended.err.replace("│", " ").split())
     assert not (tmp_path / "p.npz").exists()
 
@@ -77,4 +77,4 @@ def test_what_is_no_frequency_is_refused_and_nothing_is_written(typed, run, tmp_
 def test_eval_needs_the_calibration_that_knows_the_old_ones(run):
     ended = run("eval val.npz --prevalence 0.3")
     assert ended.code == 1
-    assert "--prevalence must come with --calibration" in " ".join(ended.err.split())
+    assert "--prevalence must be passed together with --calibration" in " ".join(ended.err.split())

@@ -38,8 +38,8 @@ def test_apply_counts_rows_from_the_start_of_the_file(tmp_path, monkeypatch):
     ("shape", "message"),
     [
         ((), "'logits' in test.npz must have one row per sample, got an array of shape ()."),
-        ((0, 3), "'logits' in test.npz has nothing in it, its shape is (0, 3)."),
-        ((5,), "but the file has one score per row, which stands for 2. Pass scores of the same"),
+        ((0, 3), "'logits' in test.npz is empty: its shape is (0, 3)."),
+        ((5,), "but the file has one score per row, which stands for 2 classes. Pass scores of the same"),
     ],
 )
 def test_scores_of_another_shape_than_the_calibration_are_refused(shape, message, tmp_path):
@@ -308,7 +308,7 @@ def test_an_unknown_method_is_wrong_usage_and_how_to_import_one_is_said(command,
     said = " ".join(ended.err.replace("│", " ").split())
     assert ended.code == 2
     assert "got 'entropie'" in said
-    assert "named before the command: nishimori --import MODULE." in said
+    assert "before the command: nishimori --import MODULE." in said
 
 
 def test_an_import_after_the_command_is_told_where_it_stands(logits_file):

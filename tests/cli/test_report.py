@@ -223,7 +223,7 @@ def test_bad_files_are_refused_in_one_line(run, files):
         "error: hollow.npz: The scores must not contain NaN or +inf, got nan in row 7, column 2 (counted from 0)."
     )
     assert refused(run("report val.npz empty.npz")) == (
-        "error: 'logits' in empty.npz has nothing in it, its shape is (0, 4). Save it again with its rows."
+        "error: 'logits' in empty.npz is empty: its shape is (0, 4). Save it again with its rows."
     )
     assert not (files / "report.html").exists()
 
@@ -241,7 +241,7 @@ def test_bad_options_are_refused_in_one_line(run, files):
     assert run("report val.npz --json --markdown").code == 2
     nishimori.Sketch().update(TEST["logits"], TEST["codes"]).save(files / "sketch.npz")
     assert refused(run("report sketch.npz --ids photo")).startswith(
-        "error: sketch.npz is a sketch, which knows what its rows are."
+        "error: sketch.npz is a sketch, which already describes its rows."
     )
 
 

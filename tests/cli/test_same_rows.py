@@ -10,7 +10,7 @@ import shell
 pytestmark = pytest.mark.filterwarnings("error")
 
 FITTED = "The calibration was fitted to the rows that are measured here"
-EQUAL = "The test data are the rows of the validation data"
+EQUAL = "The test data are the same rows as the validation data"
 
 
 @pytest.fixture

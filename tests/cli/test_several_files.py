@@ -100,7 +100,7 @@ def test_other_columns_and_classes_are_refused_with_the_file(tmp_path):
     WRITERS["npz"](FRAME, tmp_path / "a.npz")
     WRITERS["npz"](write_wide, tmp_path / "b.npz")
     ended = shell.exactly("eval", "a.npz", "b.npz", place=tmp_path)
-    assert "b.npz must have scores of the shape of a.npz, ('any', 4), got ('any', 3)." in ended.err
+    assert "b.npz must have scores of the same shape as a.npz, ('any', 4), got ('any', 3)." in ended.err
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_other_columns_and_classes_are_refused_with_the_file(tmp_path):
     [
         (
             ["parts/part-0.csv", "parts/part-0.jsonl"],
-            "part-0.jsonl is not a .csv file, as parts/part-0.csv is. Pass files of one kind.",
+            "part-0.jsonl is not a .csv file like parts/part-0.csv. Pass files of one kind.",
         ),
-        (["parts/part-0.csv", "parts/*-0.csv"], "part-0.csv is named twice, and its rows would count twice."),
-        (["parts/none-*.csv"], "There is no file that matches parts/none-*.csv."),
+        (["parts/part-0.csv", "parts/*-0.csv"], "part-0.csv is named twice, so its rows would count twice."),
+        (["parts/none-*.csv"], "No file matches parts/none-*.csv."),
         (["parts/part-0.csv", "a.npz"], "is not a .csv file"),
         (["a.npz", "z.npy"], "Pass two .npy files: scores first, labels second, and no others."),
         (["a.npz", "parts/part-0.csv"], "part-0.csv is a table, unlike the files before it."),

@@ -95,9 +95,9 @@ def test_people_see_what_was_fitted_in_a_line(place, method, line):
         ("--method ec --param shrink=1", "the method ec has no parameter 'shrink', only top_n, smooth_labels."),
         ("--method ts --param shrink=1", "the method ts has no parameter 'shrink', only smooth_labels."),
         (f"{SHIFTED} --param by", "must be NAME=VALUE, such as shrink=false, got 'by'."),
-        (f"{SHIFTED} --param by=1 --param by=2", "by is given twice, or follows from another option."),
+        (f"{SHIFTED} --param by=1 --param by=2", "by is passed twice, or set by another option."),
         (f"{SHIFTED} --param input=probabilities", "has no parameter 'input', only by, preserve_accuracy."),
-        (f"{SHIFTED} --groups site", "makes no use of groups. Pass --method group."),
+        (f"{SHIFTED} --groups site", "does not use groups. Pass --method group."),
     ],
 )
 def test_wrong_usage_is_exit_code_2(place, options, message):

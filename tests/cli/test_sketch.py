@@ -162,13 +162,13 @@ def bad(place, name, row):
             "bad.npz: The scores must not contain NaN or +inf, got nan in row 777, column 2 (counted from 0)",
         ),
         ("sketch bad.csv -o s.npz", "bad.csv, line 779, column '2': got 'nan' for a score. Fill it in, or drop the row."),
-        ("sketch t.npz three.npz -o s.npz", "three.npz: The scores must have 4 classes, as all rows before, got 3."),
+        ("sketch t.npz three.npz -o s.npz", "three.npz: The scores must have 4 classes, like all rows before, got 3."),
         (
             "sketch short.npz -o s.npz",
             "short.npz: The labels in 'labels' (--labels) must be one label per sample, shape (900,), got shape (10,).",
         ),
         ("sketch t.npz -o s.csv", "-o must be a file that ends in .npz, got s.csv."),
-        ("sketch t.npz -o t.npz --force", "t.npz is a file that is read itself. Choose another name."),
+        ("sketch t.npz -o t.npz --force", "t.npz is also an input file. Choose another name."),
         ("sketch t.npz -o old.npz", "old.npz exists. Pass --force to replace it."),
         (
             "sketch old.npz -o s.npz",
@@ -176,7 +176,7 @@ def bad(place, name, row):
         ),
         ("sketch none.npz -o s.npz", "There is no file none.npz."),
         ("sketch z.npy -o s.npz", "Pass two .npy files: scores first, labels second, and no others."),
-        ("sketch t.npz --columns a,b,c,d -o s.npz", "--columns is for tables such as .csv, and t.npz has arrays."),
+        ("sketch t.npz --columns a,b,c,d -o s.npz", "--columns is for tables such as .csv, but t.npz holds arrays."),
         (
             "sketch t.npz -o s.npz --temperatures 1",
             "--temperatures must be the lowest and the highest temperature that a fit can",
@@ -188,7 +188,7 @@ def bad(place, name, row):
         ("merge old.npz t.npz -o s.npz", "t.npz is a file of scores, not a sketch."),
         (
             "merge old.npz other.npz -o s.npz",
-            "other.npz does not go with the files before it. Sketches merge only if they have the",
+            "other.npz cannot be merged with the files before it. Sketches merge only if they have the",
         ),
         ("merge old.npz -o old.npz", "old.npz exists. Pass --force to replace it."),
         (
@@ -197,9 +197,9 @@ def bad(place, name, row):
         ),
         (
             "fit old.npz -o c.json --input probabilities",
-            "old.npz is a sketch, which knows what its rows are. Leave out the options",
+            "old.npz is a sketch, which already describes its rows. Leave out options",
         ),
-        ("eval old.npz --labels y", "old.npz is a sketch, which knows what its rows are. Leave out the options"),
+        ("eval old.npz --labels y", "old.npz is a sketch, which already describes its rows. Leave out options"),
         ("eval old.npz --n-bins 10", "--n-bins must be 15 and --strategy 'uniform' for a sketch, got 10 and 'uniform'."),
         (
             "fit old.npz -o c.json --top-n 2",

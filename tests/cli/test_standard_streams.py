@@ -78,7 +78,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(tmp_path):
         (["-", "-o", "p.npz"], b"p.npz would hold arrays, whose length must be known first."),
         (["-", "t.csv", "-o", "p.csv"], b"Standard input, which is -, must be the only file."),
         (["-", "-o", "-", "--json"], b"--json and -o - would both write to standard output."),
-        (["t.parquet", "-o", "-"], b"Standard output is text, in the format of the input, and t.parquet is none."),
+        (["t.parquet", "-o", "-"], b"Standard output is text, in the format of the input, but t.parquet is not text."),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(tmp_path, words, message):

@@ -408,7 +408,7 @@ def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(broken, monk
 
 
 def test_too_little_memory_is_one_line(broken):
-    told = "Pass a smaller file, raise the limit of memory (ulimit -v), or use a larger machine.\n"
+    told = "Pass a smaller file, raise the memory limit (ulimit -v), or use a larger machine.\n"
     assert broken(MemoryError()) == (1, "", f"error: There is not enough memory. {told}")
     assert broken(MemoryError("Unable to\nallocate")) == (
         1,

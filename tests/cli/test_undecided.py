@@ -49,7 +49,7 @@ def test_the_remedy_fits_the_file_and_works_as_shown(case, name, tmp_path):
     assert shell.nishimori(f"eval {name}", *options, place=tmp_path).code == 0
 
 
-GENERAL = "Name the columns of scores with --columns NAME,NAME, or the others with --ignore NAME,NAME.\n"
+GENERAL = "Name the columns of scores with --columns NAME,NAME, or all other columns with --ignore NAME,NAME.\n"
 UNPROVEN = {
     "numbers": (
         PLAIN.assign(weight=PLAIN["a"] ** 2, labels=LABELS),
@@ -72,27 +72,27 @@ UNPROVEN = {
     ),
     "two sets of names": (
         pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=WORDS),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order",
     ),
     "other words": (
         PLAIN.assign(labels=WORDS),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them, in the same order, with --classes",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order with --classes",
     ),
     "a class without a column": (
         PLAIN.set_axis(["cat", "dog", "weight"], axis=1).assign(labels=WORDS),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order",
     ),
     "a class without samples": (
         SCORES.assign(z_ox=PLAIN["a"] - 1, labels=WORDS, id=range(200)),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order",
     ),
     "a column that may be a class without samples": (
         PLAIN.set_axis(NAMES, axis=1).assign(ox=PLAIN["a"] - 1, labels=WORDS),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order",
     ),
     "no numbers": (
         pd.DataFrame({"note": ["x"] * 200, "more": ["y"] * 200, "labels": WORDS}),
-        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and their labels in the same order",
     ),
     "too many labels": (PLAIN.assign(labels=LABELS + 7), "There are 10 classes: name one column of scores per class"),
     "labels that are no classes": (PLAIN.assign(labels=LABELS + 0.5), GENERAL.strip()),

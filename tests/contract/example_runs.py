@@ -109,18 +109,26 @@ class ExampleRuns:
         return Outcome(**json.loads(place.read_text(encoding="utf-8")))
 
     def _keep(self, path: Path) -> None:
-        for old in self.kept.glob(f"{path.stem}-" + "?" * 16):
-            shutil.rmtree(old)
+        place = self.folder(path)
+        for old in set(self.kept.glob(f"{path.stem}-" + "?" * 16)) - {place}:
+            shutil.rmtree(old, ignore_errors=True)
+        self.kept.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             found = self._run(path, folder)
             if found.code != 0:
                 raise AssertionError(f"{path.name} ended with the exit code {found.code}:\n{found.error}")
-            place = self.folder(path)
-            place.mkdir(parents=True)
+            # Several processes may run the same example: each outcome appears as a whole, and the first one stays.
+            new = Path(tempfile.mkdtemp(dir=self.kept))
             for picture in found.pictures:
-                shutil.copy(folder / picture, place)
-            (place / "outcome.json").write_text(json.dumps(asdict(found)), encoding="utf-8")
+                shutil.copy(folder / picture, new)
+            (new / "outcome.json").write_text(json.dumps(asdict(found)), encoding="utf-8")
+            try:
+                new.rename(place)
+            except OSError:
+                shutil.rmtree(new)
+                if not place.exists():
+                    raise
 
     def _run(self, path: Path, folder: Path) -> Outcome:
         script, arguments, shortened = path, SHORTER.get(path.stem, []), ""

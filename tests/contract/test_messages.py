@@ -352,7 +352,7 @@ REFUSED = [
     (
         lambda: EC(input="probabilities").fit(put(P, 5, 0.25), y),
         "`X` must sum to 1 over classes, got 0.75 in row 5. If these are logits, pass `input='logits'`. If each "
-        "class has a sigmoid of its own, use nishimori.multilabel.MultilabelCalibrator.",
+        "class has its own sigmoid, use nishimori.multilabel.MultilabelCalibrator.",
     ),
     (
         lambda: EC(input="probabilities").fit(put(P, (5, 1), -0.5), y),

@@ -42,7 +42,7 @@ def rank(place):
 
 
 def rank_temperature(logits, labels):
-    """From the definition: the mean rank of the true class is the one that the model expects."""
+    """From the definition: the mean rank of the true class is the score that the model expects."""
     ranks = (-logits).argsort(axis=1).argsort(axis=1)
     true = ranks[np.arange(len(labels)), labels].mean()
     gap = lambda log_t: (reference.softmax(logits, np.exp(log_t)) * ranks).sum(axis=1).mean() - true  # noqa: E731

@@ -459,7 +459,9 @@ def test_it_is_in_the_tables_of_the_report(fitted, module):
     assert again.to_markdown() == report.to_markdown()
     listed = nishimori.Report(LOGITS, LABELS, methods=("none", "ts", fitted)).to_dict()["methods"]
     assert [each["method"] for each in listed][-1] == "margin"
-    with pytest.raises(InputError, match=r"^`methods` must have names that no other method of the page has, got 'ts'"):
+    with pytest.raises(
+        InputError, match=r"^`methods` must have names that differ from all other methods of the page, got 'ts'"
+    ):
         nishimori.Report(LOGITS, LABELS, methods={"ts": fitted})
 
 
@@ -546,7 +548,7 @@ REFUSED_PARAMETERS = {
     "infinite": ({"parameters": property(lambda self: {"scale": np.inf})}, "^`Own.parameters` must hold finite numbers"),
     "unknown": (
         {"parameters": property(lambda self: {"size": 1.0})},
-        "^`Own.parameters` must be what the constructor of Own takes as keywords, got TypeError",
+        "^`Own.parameters` must be keyword arguments of the constructor of Own, got TypeError",
     ),
     "changed": (
         {"parameters": property(lambda self: {"scale": self.scale + 1})},
@@ -571,7 +573,7 @@ def test_a_file_with_parameters_that_the_class_refuses_is_damaged(fitted, place)
     content = json.loads((place / "c.json").read_text())
     content["map"]["parameters"] = {"a": 1.0}
     (place / "c.json").write_text(json.dumps(content))
-    with pytest.raises(FormatError, match=r"c\.json is damaged: map must be a map with possible parameters, got \{"):
+    with pytest.raises(FormatError, match=r"c\.json is damaged: map must be a map with valid parameters, got \{"):
         nishimori.load(place / "c.json")
 
 

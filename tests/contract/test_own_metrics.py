@@ -103,7 +103,7 @@ def test_a_bound_on_what_is_better_high_is_a_lower_one(registered):
     assert failed.checks[0].low == pytest.approx(measured.value - norm.ppf(0.95) * measured.se)
     with pytest.raises(InputError, match=r"^A bound on covariance needs the standard error of the covariance"):
         gate(LOGITS, LABELS, bounds={"covariance": 0.01})
-    with pytest.raises(InputError, match=r"be for metrics of which lower or higher values are better, got 'confidence'"):
+    with pytest.raises(InputError, match=r"be for metrics with a direction: lower or higher values are better, got 'conf"):
         gate(LOGITS, LABELS, bounds={"confidence": 0.5})
     with pytest.raises(InputError, match=r"^The bound on auroc must lie between 0 and 1, got 90. For 90 %, pass 0.9\.$"):
         gate(LOGITS, LABELS, bounds={"auroc": 90})
@@ -197,20 +197,20 @@ def test_parts_of_the_data_may_have_no_such_metric():
     labels[3] = (LOGITS[3].argmax() + 1) % 4  # the one wrong answer
     found = evaluate(LOGITS, labels, metrics=[Auroc()])["auroc"]
     assert (found.value > 0, found.se) == (True, None)
-    with pytest.raises(InputError, match=r"of auroc, which is not known: some parts of the data have no such metric"):
+    with pytest.raises(InputError, match=r"of auroc, which is not known: the metric does not exist for some parts of the data"):
         found.interval()
 
 
 @pytest.mark.parametrize("name", ["temperature", "group_gap", "n_samples", "to_dict"])
 def test_names_that_results_use_are_refused(name):
-    with pytest.raises(InputError, match=rf"^`Wrong\.name` must be another word, got '{name}', which results use"):
+    with pytest.raises(InputError, match=rf"^`Wrong\.name` must be a different word, got '{name}', which results use"):
         own(name, of_rows=lambda self, p: p.confidence)
 
 
 @pytest.mark.parametrize("sums", [(1.0, 2.0), [1.0], {"a": 1.0}, None], ids=str)
 def test_sums_that_do_not_add_as_numbers_do_are_refused(sums):
     metric = own(sums=lambda self, p: sums, of_sums=lambda self, s: (0.0, None))()
-    with pytest.raises(InputError, match=r"^`Wrong\.sums` must return what adds with \+, got .* Return an array"):
+    with pytest.raises(InputError, match=r"^`Wrong\.sums` must return a sum that supports \+, got .* Return an array"):
         evaluate(LOGITS, LABELS, metrics=[metric])
 
 

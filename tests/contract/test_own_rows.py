@@ -231,7 +231,7 @@ def test_an_evaluation_gathers_once():
 def test_what_a_source_brings_may_not_be_passed_again(rows):
     given = {"labels": LABELS, "sample_weight": WEIGHTS, "classes": list("abcde"), "input": "probabilities"}
     for name, wrong in {name: {name: value} for name, value in given.items()}.items():
-        with pytest.raises(InputError, match=f"^`{name}` must be left out where `logits` is a Rows object, which"):
+        with pytest.raises(InputError, match=f"^`{name}` must be left out where `logits` is a Rows object. Pass"):
             nishimori.evaluate(rows, **wrong)
     with pytest.raises(InputError, match=r"^`y` must be left out where `X` is a Rows object"):
         nishimori.ExpectationConsistency().fit(rows, LABELS)

@@ -294,8 +294,8 @@ def test_chunks_of_unknown_sizes_are_paired_one_by_one():
     assert nishimori.temperatures(data).ec == pytest.approx(EC, rel=1e-8)
     assert data.n_rows == 900
     message = (
-        r"^`labels` must have the chunks of `logits`, \(5,\) of unknown sizes, got {}\. Call `compute_chunk_sizes\(\)` of all "
-        r"Dask arrays first, for example `logits\.compute_chunk_sizes\(\)`\.$"
+        r"^`labels` must have the same chunks as `logits`, \(5,\) of unknown sizes, got {}\. Call `compute_chunk_sizes\(\)` "
+        r"of all Dask arrays first, for example `logits\.compute_chunk_sizes\(\)`\.$"
     )
     with pytest.raises(InputError, match=message.format("a ndarray")):
         nishimori.temperatures(logits, LABELS)
@@ -338,7 +338,7 @@ def test_logits_that_are_drawn_again_are_refused_unless_they_are_persisted():
 
 def test_chunks_between_0_and_1_are_refused_unless_another_one_holds_a_negative_score():
     p = reference.softmax(LOGITS)
-    with pytest.raises(InputError, match=r"^`logits` must be said to be logits or probabilities, got numbers"):
+    with pytest.raises(InputError, match=r"^`logits` must be declared as logits or probabilities, got numbers"):
         metrics.nll(da.from_array(p, chunks=(100, 5)), LABELS)
     p[-1, 0] = -0.25
     assert metrics.nll(da.from_array(p, chunks=(100, 5)), LABELS) == pytest.approx(reference.nll(p, LABELS), rel=1e-12)

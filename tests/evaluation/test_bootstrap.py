@@ -251,7 +251,7 @@ def test_any_method_can_be_resampled(method):
 
 def test_a_method_with_other_parameters_in_each_resample_is_refused():
     logits, labels = reference.drawn(300, 3)
-    with pytest.raises(InputError, match=r"^`method` must be one whose"):
+    with pytest.raises(InputError, match=r"^`method` must have a map whose"):
         bootstrap(logits, labels, method="isotonic", n_draws=10)
     with pytest.raises(InputError, match=r"^`parameter` must be one of temperature, got 'scale'"):
         bootstrap(logits, labels).interval(0.9, "scale")
@@ -270,7 +270,7 @@ def test_a_level_beyond_one_is_refused():
 
 def test_rows_whose_weights_are_counts_are_refused():
     data = nishimori.rows(*reference.drawn(200, 3), sample_weight=np.full(200, 2.0), counts=True)
-    with pytest.raises(InputError, match=r"^`logits` must not be rows whose weights are counts: resamples are drawn from"):
+    with pytest.raises(InputError, match=r"^`logits` must not be rows with weights that are counts: resamples are drawn from"):
         bootstrap(data, n_draws=20)
 
 

@@ -565,10 +565,12 @@ def test_the_sentence_names_the_temperature_and_what_was_found():
     assert "the mean expected logit is" in below
     assert "below the mean logit of the true class" in below
     low = calibration_test(logits, labels, temperature=5.0).verdict
-    assert low.endswith("below the one that the model expects.")
+    assert low.endswith("below the score that the model expects.")
     assert calibration_test(logits, labels, temperature=2.0).verdict.startswith("T = 2 is not rejected (p = ")
     ece = calibration_test(logits, labels, statistic="ece")
-    assert ece.verdict.endswith(f"the ECE is 0.18, and {ece.expected:.2g} on average if labels are drawn from the model.")
+    assert ece.verdict.endswith(
+        f"the ECE is 0.18, compared with {ece.expected:.2g} on average if labels are drawn from the model."
+    )
 
 
 def test_the_sentence_about_a_map_without_a_temperature_speaks_of_calibration():
@@ -586,7 +588,7 @@ def test_the_sentence_says_if_the_standard_error_is_from_the_sample():
     ):
         assert sampled.verdict.endswith(": mean confidence is 0.18 above accuracy (standard error from the sample).")
     brier = calibration_test(logits, labels, clusters=clusters).verdict
-    assert brier.endswith(" the one that the model expects (standard error from the sample).")
+    assert brier.endswith(" the score that the model expects (standard error from the sample).")
 
 
 def test_the_sentence_says_whether_one_temperature_describes_the_model():
@@ -658,7 +660,7 @@ def test_bad_arguments_are_refused():
     logits, labels = reference.drawn(50, 4)
     with pytest.raises(TypeError, match="unexpected keyword argument 'method'"):
         calibration_test(logits, labels, method="ts")
-    with pytest.raises(InputError, match="`temperature` must be left out where `calibrator` is given"):
+    with pytest.raises(InputError, match="`temperature` must be left out: `calibrator` already"):
         calibration_test(logits, labels, temperature=1.0, calibrator=nishimori.from_temperature(2.0))
     for statistic in AT_ONE:
         with pytest.raises(InputError, match="`temperature` must be a finite positive number, got 0"):

@@ -251,7 +251,7 @@ def test_a_sketch_has_no_paired_differences():
         (
             VALIDATION,
             {"methods": (ExpectationConsistency(input="probabilities"),)},
-            "`methods` must hold calibrators with `input` as it is for the data, 'logits', got 'probabilities'",
+            "`methods` must hold calibrators with the same `input` as the data, 'logits', got 'probabilities'",
         ),
         (VALIDATION, {"methods": ("auto",)}, "Did you mean 'adaptive'"),
         (VALIDATION, {"level": 95}, "`level` must lie between 0 and 1, got 95"),

@@ -67,5 +67,5 @@ def test_what_is_no_table_of_costs_is_refused(costs, message):
 
 
 def test_answers_of_the_classes_come_first():
-    with pytest.raises(InputError, match="begin with 3 rows, the answers of the classes in order, got 2"):
+    with pytest.raises(InputError, match="begin with 3 rows, one answer per class in order, got 2"):
         nishimori.evaluate(LOGITS, LABELS, metrics=[metrics.Cost(COSTS[:2], against_argmax=True)])

@@ -176,9 +176,9 @@ def test_fitted_calibrators_are_measured_as_they_are_and_bring_their_meaning():
     assert not any("flatters" in sentence for sentence in found.all.verdicts)
     assert any("flatters" in sentence for sentence in changes(LOGITS, LABELS, 1.0, "ec").all.verdicts)
     other = nishimori.from_temperature(2.0)
-    with pytest.raises(InputError, match="calibrators with `input` as it is for the data, 'probabilities', got"):
+    with pytest.raises(InputError, match="calibrators with the same `input` as the data, 'probabilities', got"):
         changes(p, names[LABELS], ec, other)
-    with pytest.raises(InputError, match="`methods` must hold calibrators with `classes` as it is for the data"):
+    with pytest.raises(InputError, match="`methods` must hold calibrators with the same `classes` as the data"):
         changes(p, names[LABELS], ec, ts, classes=names[::-1])
     with pytest.raises(InputError, match="`logits` must have 4 classes, as the calibrator has, got 3"):
         changes(LOGITS[:, :3], LABELS % 3, nishimori.ExpectationConsistency().fit(LOGITS, LABELS), 1.0)
@@ -230,7 +230,7 @@ def test_a_sketch_has_scorecards_and_a_reason_in_place_of_differences():
     assert found.differences("first", "second") == {}
     assert found.difference("first", "second", "nll") is None
     assert exact.difference("first", "second", "nll").se > 0
-    assert found.caveat == "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
+    assert found.caveat == "A sketch does not give standard errors of the NLL, the Brier score, or differences between methods."
 
 
 def test_levels_nest_and_the_p_value_is_where_an_interval_reaches_zero():

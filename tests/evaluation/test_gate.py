@@ -140,8 +140,8 @@ def test_the_largest_group_gap_is_that_of_all_groups_whichever_decides(bound):
         largest = max(gaps, key=lambda each: abs(gaps[each]))
         assert check.value == pytest.approx(abs(gaps[largest]), rel=1e-9)
         assert f"(group {largest}, n = {(groups == largest).sum()}, confidence is " in check.message
-        others += "bound is that of group " in check.message
-        assert f"bound is that of group {largest}," not in check.message
+        others += "bound belongs to group " in check.message
+        assert f"bound belongs to group {largest}," not in check.message
     assert others > 3
 
 
@@ -366,11 +366,11 @@ REFUSED = {
     "level": ({"bounds": {"gap": 0.1}, "level": 0.3}, "`level` must lie between 0.5 and 1, got 0.3."),
     "a level of one": (
         {"bounds": {"gap": 0.1}, "level": 1.0},
-        "`level` must be at most 1 - 1e-9, got 1.0, at which no data prove anything.",
+        "`level` must be at most 1 - 1e-9, got 1.0, at which data can prove nothing.",
     ),
     "a level that rounds to one": (
         {"bounds": {"gap": 0.1, "error": 0.1}, "level": 0.9999999999999999},
-        "`level` must be at most 1 - 1e-9, got 0.9999999999999999, at which no data prove anything.",
+        "`level` must be at most 1 - 1e-9, got 0.9999999999999999, at which data can prove nothing.",
     ),
     "by": ({"bounds": {"gap": 0.1}, "by": "class"}, "`by` must be 'prediction' or 'groups', got 'class'."),
     "no groups": (
@@ -379,7 +379,7 @@ REFUSED = {
     ),
     "two maps": (
         {"bounds": {"gap": 0.1}, "temperature": 2.0, "calibrator": nishimori.from_temperature(2.0)},
-        "`temperature` must be left out where `calibrator` is given, which has its own.",
+        "`temperature` must be left out: `calibrator` already determines it.",
     ),
 }
 
@@ -417,7 +417,7 @@ def test_weights_that_leave_the_information_of_a_few_samples_cannot_be_judged():
     weights[np.flatnonzero(logits.argmax(axis=1) == labels)[:3]] = 1
     found = nishimori.gate(logits, labels, sample_weight=weights, bounds={"error": 0.01})
     assert found.verdict == "cannot be judged"
-    assert "the weights leave the information of 3 samples, and at least 100 are needed" in " ".join(str(found).split())
+    assert "the weights reduce the information to 3 samples, and at least 100 are needed" in " ".join(str(found).split())
     even = nishimori.gate(logits, labels, sample_weight=np.full(1000, 1e-9), bounds={"error": 0.9})
     assert even.verdict == "pass"
 
@@ -430,10 +430,12 @@ def test_an_inconclusive_check_says_how_many_samples_would_settle_it():
         needed = n * ((end - value) / (bound - value)) ** 2
         assert check.verdict == "inconclusive"
         assert needed <= check.needed_samples <= 1.1 * needed
-        assert check.message.endswith(f"; about {check.needed_samples:,.0f} samples would settle it if the estimate stayed")
+        assert check.message.endswith(
+            f"; about {check.needed_samples:,.0f} samples would decide it if the estimate stayed the same"
+        )
     at = gate(LOGITS, LABELS, bounds={"gap": value})["gap"]
     assert at.needed_samples == np.inf
-    assert at.message.endswith("; no number of samples will settle it while the estimate is at the bound")
+    assert at.message.endswith("; no number of samples can decide it while the estimate equals the bound")
     assert gate(LOGITS, LABELS, bounds={"gap": 0.9})["gap"].needed_samples is None
     lowest = gate(LOGITS, LABELS, bounds={"accuracy": 1 - gate(LOGITS, LABELS, bounds={"error": 0.5})["error"].value - 0.004})
     assert 3000 < lowest["accuracy"].needed_samples < np.inf

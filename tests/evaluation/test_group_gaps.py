@@ -181,7 +181,7 @@ def test_everything_is_there_for_machines():
 MESSAGES = {
     "`by` must be 'prediction' or 'groups', got 'class'.": {"by": "class"},
     "`level` must lie between 0 and 1, got 2.": {"level": 2},
-    "`temperature` must be left out where `calibrator` is given, which has its own.": {
+    "`temperature` must be left out: `calibrator` already determines it.": {
         "temperature": 2.0,
         "calibrator": nishimori.from_temperature(2.0),
     },

@@ -121,7 +121,7 @@ REFUSED = {
     ),
     "two inputs": (
         lambda: evaluate_multilabel(X, Y, calibrator=FITTED, input="logits"),
-        "`input` must be left out where `calibrator` is given, which has its own.",
+        "`input` must be left out: `calibrator` already determines it.",
     ),
     "flat labels": (
         lambda: evaluate_multilabel(X, Y[:, 0]),

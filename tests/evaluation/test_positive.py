@@ -208,9 +208,9 @@ def test_what_was_named_and_cannot_be_measured_is_refused():
             ):
                 measure(logits, logits.argmax(axis=1), metrics=[each])
             with pytest.raises(
-                InputError, match=r"must be what a Sketch keeps, got 'positive_(gap|ece)'. Pass logits and labels"
+                InputError, match=r"must be metrics that a Sketch supports, got 'positive_(gap|ece)'. Pass logits and labels"
             ):
                 measure(sketch, metrics=[each])
-    with pytest.raises(InputError, match="must be what a Sketch keeps, got 'positive_gap'"):
+    with pytest.raises(InputError, match="must be metrics that a Sketch supports, got 'positive_gap'"):
         nishimori.gate(sketch, bounds={"positive_gap": 0.1})
     assert "positive_gap" not in nishimori.evaluate(sketch, metrics=["ece"]).to_dict()

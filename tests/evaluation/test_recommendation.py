@@ -452,5 +452,5 @@ def test_named_groups_are_judged_after_the_methods_to_use():
     gaps = group_gaps(p["adaptive"], test[1], test[2])
     assert row["group_gap"] == pytest.approx(np.mean([abs(gap) for gap, _ in gaps.values()]))
     plain = compare(*validation[:2], *test[:2], methods=("none", "adaptive"), **options)
-    assert plain.about_groups.endswith("The method group gives each group a temperature of its own.")
+    assert plain.about_groups.endswith("The method group gives each group its own temperature.")
     assert compare(*validation[:2], *test[:2], methods=("none", "adaptive")).about_groups == ""

@@ -86,7 +86,7 @@ def test_an_adaptive_pilot_without_the_temperature_of_ec_is_refused(tmp_path):
     kept = json.loads(path.read_text())
     del kept["provenance"]["estimates"]
     path.write_text(json.dumps(kept))
-    with pytest.raises(InputError, match="`pilot` must know the standard error of its temperature, got none"):
+    with pytest.raises(InputError, match="`pilot` must have a temperature with a standard error, got none"):
         required_samples(0.02, nishimori.load(path))
 
 
@@ -109,5 +109,5 @@ def test_bad_arguments_are_refused():
     logits[0, labels[0]] = -np.inf
     with pytest.raises(InputError, match=r"`pilot` must have the temperature of 'ts', got none\. `labels` must not name"):
         required_samples(0.02, temperatures(logits, labels), method="ts")
-    with pytest.raises(InputError, match="`pilot` must know the standard error of its temperature, got none"):
+    with pytest.raises(InputError, match="`pilot` must have a temperature with a standard error, got none"):
         required_samples(0.02, nishimori.calibrators.FixedTemperature(2.0).fit(*data))

@@ -12,7 +12,7 @@ from nishimori.errors import InputWarning
 pytestmark = pytest.mark.filterwarnings("error")
 
 FITTED = "was fitted to the rows that are measured here"
-EQUAL = "The test data are the rows of the validation data"
+EQUAL = "The test data are the same rows as the validation data"
 
 
 def drawn(seed, n=1500, k=4):

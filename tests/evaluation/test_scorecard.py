@@ -72,7 +72,7 @@ def test_a_calibrator_brings_its_map_input_and_classes():
 
 FITTED = nishimori.TemperatureScaling(classes=NAMES).fit(pd.DataFrame(LOGITS, columns=NAMES), NAMES[LABELS])
 REFUSED = {
-    "both": ({"temperature": 2.0, "calibrator": FITTED}, "`temperature` must be left out where `calibrator` is given"),
+    "both": ({"temperature": 2.0, "calibrator": FITTED}, "`temperature` must be left out: `calibrator` already"),
     "input": (
         {"calibrator": FITTED, "input": "probabilities"},
         "`input` must be that of the calibrator, 'logits', got 'probabilities'",

@@ -91,7 +91,7 @@ def test_weights_and_groups_are_routed_through_a_search(calibrator, ensemble):
 
 
 def test_what_cannot_be_a_scorer_is_refused():
-    with pytest.raises(InputError, match="`metric` must be one of which high or low values are better, got 'confidence'"):
+    with pytest.raises(InputError, match="`metric` must be a metric for which high or low values are better, got 'confidence'"):
         metrics.scorer("confidence")
     with pytest.raises(InputError, match="Did you mean 'ece'"):
         metrics.scorer("ecee")

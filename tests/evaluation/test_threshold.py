@@ -132,7 +132,7 @@ def test_the_gate_passes_only_what_is_certified(calibrator):
     assert not nishimori.gate(**test, max_risk=0.05, bounds={"ece": 0.001}).passed
     refused = nishimori.gate(VALIDATION.logits, VALIDATION.labels, calibrator=calibrator, max_risk=0.05)
     assert (refused.passed, refused.verdict) == (False, "cannot be judged")
-    with pytest.raises(InputError, match="`min_coverage` must come with `max_risk`"):
+    with pytest.raises(InputError, match="`min_coverage` must be passed together with `max_risk`"):
         nishimori.gate(**test, bounds={"ece": 0.1}, min_coverage=0.5)
     with pytest.raises(InputError, match="`bounds` must be a dictionary"):
         nishimori.gate(**test)

@@ -305,7 +305,7 @@ def test_a_small_table_of_very_many_rows_is_refused_before_all_are_read(tmp_path
         nishimori.rows(path)
     assert nishimori.rows(path, max_rows=200_000).n_rows == 200_000
     with pytest.raises(
-        FormatError, match=r"has more than 199999 rows\. Raise `nishimori\.rows\(\.\.\., max_rows=\.\.\.\)` if it is"
+        FormatError, match=r"has more than 199999 rows\. If that is right, raise `nishimori\.rows\(\.\.\., max_rows="
     ):
         nishimori.rows(path, max_rows=199_999)
     monkeypatch.setattr(file_rows, "_HARMLESS_ROWS", 200_000)
@@ -318,7 +318,7 @@ def test_the_shell_reads_as_many_rows_as_it_is_told(tmp_path):
     path, options = saved(tmp_path, name="t.csv"), "-o c.json --max-rows"
     assert shell.nishimori(f"fit {path.name} {options} 900", place=tmp_path).code == 0
     ended = shell.nishimori(f"fit {path.name} {options} 899 --force", place=tmp_path)
-    assert ended.err == "error: t.csv has more than 899 rows. Raise --max-rows if it is right.\n"
+    assert ended.err == "error: t.csv has more than 899 rows. If that is right, raise --max-rows.\n"
 
 
 @pytest.mark.parametrize("suffix", file_rows.SUFFIXES)
@@ -382,10 +382,10 @@ def test_a_pair_of_npy_files_is_scores_then_labels(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"columns": ["a", "b"]}, "`columns` is for tables such as .csv, and .* has arrays. Name the array with"),
-        ({"ignore": ["id"]}, r"`ignore` is for tables such as .csv, and .* has arrays. Leave it out\.$"),
-        ({"delimiter": ";"}, r"`delimiter` is for tables such as .csv, and .* has arrays. Leave it out\.$"),
-        ({"decimal": ","}, r"`decimal` is for tables such as .csv, and .* has arrays. Leave it out\.$"),
+        ({"columns": ["a", "b"]}, "`columns` is for tables such as .csv, but .* holds arrays. Name the array with"),
+        ({"ignore": ["id"]}, r"`ignore` is for tables such as .csv, but .* holds arrays. Leave it out\.$"),
+        ({"delimiter": ";"}, r"`delimiter` is for tables such as .csv, but .* holds arrays. Leave it out\.$"),
+        ({"decimal": ","}, r"`decimal` is for tables such as .csv, but .* holds arrays. Leave it out\.$"),
     ],
 )
 def test_what_is_said_of_tables_is_refused_for_arrays(tmp_path, given, said):
@@ -394,7 +394,7 @@ def test_what_is_said_of_tables_is_refused_for_arrays(tmp_path, given, said):
         nishimori.rows(tmp_path / "t.npz", **given)
     with pytest.raises(InputError, match="must be left out where `logits` is a ndarray: it is for files"):
         nishimori.rows(LOGITS, LABELS, **given)
-    with pytest.raises(InputError, match="must be left out where `logits` is a Rows object, which brings its own"):
+    with pytest.raises(InputError, match=r"must be left out where `logits` is a Rows object\. Pass it when you make"):
         nishimori.rows(nishimori.rows(LOGITS, LABELS), **given)
 
 

@@ -119,13 +119,13 @@ def test_choices_that_differ_in_the_context_need_labels():
     assert np.mean(logits.argmax(axis=1) == labels) == 0.5
     with pytest.raises(InputError, match="cannot be right"):
         lm_eval.read(BLANKS, labels=lambda sample: 2 - int(sample["doc"]["answer"]))
-    with pytest.raises(InputError, match="`labels` returns 2, and the choices are 0 to 1"):
+    with pytest.raises(InputError, match="`labels` returns 2, but the choices are 0 to 1"):
         lm_eval.read(BLANKS, labels=lambda _: 2)
 
 
 def test_a_question_with_several_right_choices_has_no_label_unless_the_caller_chooses(write):
     path = write(WORDS, lambda content: content.update(target="[0, 1]", acc=1.0))
-    with pytest.raises(InputError, match=r"line 1: the target \[0, 1\] is 2 choices, and a label is one"):
+    with pytest.raises(InputError, match=r"line 1: the target \[0, 1\] is 2 choices, but a label is one"):
         lm_eval.read(path)
     assert lm_eval.read(path, labels=lambda _: 1).labels.tolist() == [1] * 6
 
@@ -155,11 +155,11 @@ def test_files_of_older_versions_with_numbers_and_lists_are_read(tmp_path):
 
 REFUSED = {
     "generated text": ({"filtered_resps": ["four"]}, "line 1: must have a log-likelihood per choice, got 'four'"),
-    "one": ({"filtered_resps": [["-1", "False"]]}, "line 1: one log-likelihood, and not one per choice"),
+    "one": ({"filtered_resps": [["-1", "False"]]}, "line 1: one log-likelihood instead of one per choice"),
     "no number": ({"filtered_resps": [["-1", "False"], ["nan", "False"]]}, "must be a number, got 'nan'"),
     "a letter": ({"target": "A"}, "the target 'A' is neither the number nor the text of one of its choices, '3', '1'"),
     "too large": ({"target": "2"}, "the target '2' is neither the number nor the text"),
-    "a share": ({"target": "0", "acc": 0.43}, "'acc' is 0.43 and not 0 or 1, so the task does not count one right choice"),
+    "a share": ({"target": "0", "acc": 0.43}, "'acc' is 0.43 instead of 0 or 1, so the task does not have a single"),
     "requests": ({"arguments": {}}, "2 log-likelihoods for 0 `arguments`"),
 }
 

@@ -41,9 +41,9 @@ def test_what_python_is_told_to_pass_fits_the_file_and_works_as_shown(case, endi
 @pytest.mark.parametrize(
     ("frame", "needed"),
     [
-        (PLAIN.assign(labels=LABELS + 0.5), "columns=[...])`, or the others with `nishimori.rows(..., ignore=[...])`."),
+        (PLAIN.assign(labels=LABELS + 0.5), "columns=[...])`, or all other columns with `nishimori.rows(..., ignore=[...])`."),
         (PLAIN.round().assign(labels=LABELS), "There are 3 classes: name one column of scores per class, in their order, with"),
-        (PLAIN.assign(labels=WORDS), "and the label of each of them, in the same order, with `classes=[...]`."),
+        (PLAIN.assign(labels=WORDS), "and their labels in the same order with `classes=[...]`."),
     ],
 )
 def test_where_nothing_is_proven_python_is_told_what_is_needed(frame, needed, tmp_path):

@@ -231,7 +231,7 @@ def test_top_n_and_own_observables_have_errors_of_clusters():
 
 def test_one_cluster_is_refused_and_few_are_warned_of():
     logits, labels = reference.drawn(300, 4)
-    with pytest.raises(InputError, match="`clusters` must name at least two clusters, got one: the spread between clusters"):
+    with pytest.raises(InputError, match="`clusters` must name at least two clusters, got one: a standard error"):
         temperatures(logits, labels, clusters=np.zeros(300))
     # A cluster whose rows have no weight does not count.
     with pytest.raises(InputError, match="at least two clusters"):

@@ -17,9 +17,7 @@ def test_many_rows_whose_true_class_is_masked_have_no_temperature_of_ts():
     logits[7, labels[7]] = -np.inf
     with pytest.raises(InputError, match="must not name a masked class"):
         TemperatureScaling().fit(logits, labels)
-    with pytest.warns(
-        nishimori.errors.InputWarning, match="The temperature of EC is used as it is, because there is none of TS"
-    ):
+    with pytest.warns(nishimori.errors.InputWarning, match="The temperature of EC is used as it is, because TS has none"):
         found = nishimori.compare(logits, labels)
     assert "must not name a masked class" in found["ts"].why
     assert found["ec"].temperature > 0
@@ -171,7 +169,7 @@ def test_methods_are_compared_where_only_ts_has_a_temperature():
     """Accuracy is below chance, but the logits of true classes are above the mean."""
     logits = np.array([[1.0, 0.9, -5.0, -5.0]] * 40)
     labels = [1] * 38 + [0] * 2
-    says = "The temperature of TS is used as it is, because there is none of EC"
+    says = "The temperature of TS is used as it is, because EC has none"
     with pytest.warns(nishimori.errors.InputWarning, match=says), pytest.warns(nishimori.errors.FewErrorsWarning):
         found = nishimori.compare(logits, labels)
     assert found["ec"].temperature is None

@@ -105,7 +105,7 @@ def test_temperatures_give_none_and_the_reason_for_the_one_that_is_denied():
 
 def test_adaptive_uses_the_temperature_that_is_left_and_compare_names_the_one_that_is_denied():
     p, labels = with_a_zero()
-    with pytest.warns(InputWarning, match="The temperature of EC is used as it is, because there is none of TS"):
+    with pytest.warns(InputWarning, match="The temperature of EC is used as it is, because TS has none"):
         adaptive = AdaptiveConsistency(input="probabilities", floor=None).fit(p, labels)
     ec = ExpectationConsistency(input="probabilities", floor=None).fit(p, labels)
     assert adaptive.temperature_ == ec.temperature_

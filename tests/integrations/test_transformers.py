@@ -333,7 +333,7 @@ def test_the_trainer_evaluates_a_calibrated_network_as_the_folded_one(integratio
     found, predicted = training.evaluate(), training.predict(data).predictions
     logits, labels = logits_and_labels(model, data)
     assert measured(found) == pytest.approx(trainer_values.logged(logits, labels, "eval", 2.0), rel=1e-4)
-    Calibrated(model, 2.0).fold(probe=False)
+    Calibrated(model, 2.0).fold(probe={name: data[0][name][None] for name in data[0] if name != "labels"})
     folded = trainer(model, tmp_path, data=data)
     assert found["eval_loss"] == pytest.approx(folded.evaluate()["eval_loss"], rel=1e-6)
     np.testing.assert_allclose(predicted, folded.predict(data).predictions, rtol=1e-5, atol=1e-6)

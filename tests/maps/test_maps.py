@@ -317,7 +317,7 @@ def test_a_file_whose_map_has_other_classes_is_damaged(tmp_path):
     content["provenance"]["n_classes"] = 3
     (tmp_path / "c.json").write_text(json.dumps(content))
     with pytest.raises(
-        nishimori.errors.FormatError, match=r"provenance\.n_classes must be 4, as that of the map, got 3\. Fit and save again\."
+        nishimori.errors.FormatError, match=r"provenance\.n_classes must be 4, like the map, got 3\. Fit and save again\."
     ):
         nishimori.load(tmp_path / "c.json")
 

@@ -337,7 +337,7 @@ def test_one_call_takes_a_temperature_or_nothing():
         axes = Figure().add_subplot()
         plot.calibration(LOGITS, LABELS, ax=axes, **options)
         assert [name.partition(":")[0] for name in names(axes) if ":" in name] == wanted
-    with pytest.raises(InputError, match="`temperature` must be left out where `calibrator` is given"):
+    with pytest.raises(InputError, match="`temperature` must be left out: `calibrator` already"):
         plot.calibration(LOGITS, LABELS, nishimori.TemperatureScaling().fit(LOGITS, LABELS), temperature=2.0)
     with pytest.raises(InputError, match=r"Pass `temperature=2.0`"):
         plot.calibration(LOGITS, LABELS, 2.0)

@@ -179,7 +179,7 @@ def test_saving_keeps_existing_files(report, tmp_path):
 def test_other_endings_and_other_dictionaries_are_refused(report, tmp_path):
     with pytest.raises(InputError, match=r"^`path` must end in .html, .md or .json, got a name that ends in '.pdf'.$"):
         report.save(tmp_path / "report.pdf")
-    with pytest.raises(InputError, match=r"^`results` must be what `to_dict` of a report gave, of format 1, got {'a': 1}.$"):
+    with pytest.raises(InputError, match=r"^`results` must be the result of a report's `to_dict`, in format 1, got {'a': 1}.$"):
         Report.from_dict({"a": 1})
 
 

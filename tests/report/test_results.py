@@ -316,7 +316,7 @@ def test_bad_rows_are_refused_by_name():
         Report(X, Y, X[:0], Y[:0])
     with pytest.raises(InputError) as refused:
         Report(X, Y, test_labels=Y)
-    assert str(refused.value) == "`test_logits` must be given where other arguments speak of test data, got None."
+    assert str(refused.value) == "`test_logits` must be passed if other arguments describe test data, got None."
 
 
 def test_groups_of_the_validation_data_alone_are_said_to_be_of_no_use():

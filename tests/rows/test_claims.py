@@ -113,7 +113,7 @@ def test_claims_without_outcomes_are_only_for_a_calibrator():
     fitted = nishimori.calibrator("platt").fit(claims(*stated(300)))
     calibrated = fitted.predict_proba(claims([0.5, 0.9]))
     np.testing.assert_allclose(calibrated, fitted.predict_proba([0.5, 0.9])[:, 1])
-    with pytest.raises(InputError, match="`right` must say of each answer whether it was right"):
+    with pytest.raises(InputError, match="`right` must say whether each answer was right"):
         nishimori.evaluate(claims([0.5, 0.9]))
 
 
@@ -163,7 +163,7 @@ def test_candidates_with_a_temperature_are_refused():
 
 def test_what_needs_a_temperature_refuses_claims():
     data = claims(*stated(300))
-    with pytest.raises(InputError, match="A Sketch is for temperatures, which claims have not"):
+    with pytest.raises(InputError, match="A Sketch is for temperatures, which claims do not have"):
         nishimori.Sketch().update(data)
     with pytest.raises(InputError, match="`of` must be left out for claims"):
         nishimori.metrics.decomposition(data, of="all")

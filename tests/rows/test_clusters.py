@@ -103,7 +103,7 @@ def test_a_table_without_good_clusters_is_refused(tmp_path):
 def test_clusters_beside_batches_are_refused_and_the_message_says_where_they_belong():
     with pytest.raises(InputError, match=r"`logits` yields batches. Yield dictionaries .* Or add each batch to a Sketch, with"):
         temperatures(lambda: iter([(LOGITS, LABELS)]), clusters=CLUSTERS)
-    with pytest.raises(InputError, match="`clusters` must be left out where `logits` is a Rows object, which brings its own"):
+    with pytest.raises(InputError, match=r"`clusters` must be left out where `logits` is a Rows object\. Pass it when"):
         temperatures(nishimori.rows(lambda: iter([(LOGITS, LABELS)])), clusters=CLUSTERS)
 
 

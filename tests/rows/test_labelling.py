@@ -227,7 +227,8 @@ def test_labels_cannot_be_shifted_where_sequences_are_not_known():
 def test_a_source_has_its_labels():
     data = nishimori.rows(LOGITS, LABELS, ignore_index=-100)
     with pytest.raises(
-        InputError, match=r"^`ignore_index` must be left out where `logits` is a Rows object, which brings its own\.$"
+        InputError,
+        match=r"^`ignore_index` must be left out where `logits` is a Rows object\. Pass it when you make the Rows object\.$",
     ):
         nishimori.evaluate(data, ignore_index=IGNORED)
     assert nishimori.rows(data) is data

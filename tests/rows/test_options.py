@@ -48,7 +48,7 @@ def test_a_dimension_that_is_not_there_is_refused(axis):
 
 
 def test_what_a_function_cannot_honour_is_refused_by_name_and_may_be_left_out():
-    with pytest.raises(InputError, match=r"^`clusters` must be left out of `ece`: it changes standard errors, of which th"):
+    with pytest.raises(InputError, match=r"^`clusters` must be left out of `ece`: it only affects standard errors, which th"):
         metrics.ece(LOGITS, LABELS, clusters=np.arange(600))
     with pytest.raises(InputError, match=r"^`groups` must be left out of `temperatures`: this function treats all group"):
         nishimori.temperatures(LOGITS, LABELS, groups=np.arange(600))

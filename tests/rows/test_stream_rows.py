@@ -144,7 +144,7 @@ def test_masks_are_found_in_whatever_batch_a_loader_puts_them():
 
 def test_batches_between_0_and_1_are_refused_unless_the_last_one_holds_a_negative_score():
     p = reference.softmax(LOGITS)
-    with pytest.raises(InputError, match=r"^`logits` must be said to be logits or probabilities, got numbers"):
+    with pytest.raises(InputError, match=r"^`logits` must be declared as logits or probabilities, got numbers"):
         nishimori.evaluate(parts(p))
     p[-1, 0] = -0.25
     assert nishimori.evaluate(parts(p)).nll == pytest.approx(reference.nll(p, LABELS), rel=1e-12)
@@ -180,7 +180,7 @@ REFUSED = {
         put(LOGITS, (617, 2), np.nan)
     ),
     "Batch 3: `labels` must be from 0 to 4, got 7 in row 17.": lambda: parts(LOGITS, put(LABELS, 617, 7)),
-    "Batch 1: `logits` must have 5 classes, as in the rows before, got 4.": lambda: [
+    "Batch 1: `logits` must have 5 classes, like the rows before, got 4.": lambda: [
         *parts()[:1],
         (LOGITS[:, :4], LABELS),
     ],

@@ -199,7 +199,7 @@ def test_a_damaged_file_is_one_error_that_names_it(path, change):
 def test_a_file_far_larger_than_a_sketch_is_not_read(path):
     np.savez_compressed(path, **{"nishimori-sketch": np.array("{}")}, moments=np.zeros(2**24))
     with pytest.raises(
-        FormatError, match=r"is not a sketch: it has 134,[\d,]+ bytes, and a sketch has a few million at most\."
+        FormatError, match=r"is not a sketch: it has 134,[\d,]+ bytes, but a sketch has a few million at most\."
     ):
         Sketch.load(path)
 

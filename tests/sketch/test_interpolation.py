@@ -241,7 +241,7 @@ def test_a_sketch_of_what_looks_like_probabilities_is_refused_where_it_is_used(u
     sketch = Sketch().update(P[:100], LABELS[:100]) + Sketch().update(P[100:], LABELS[100:])
     for each in (sketch, Sketch.from_bytes(sketch.to_bytes())):
         with pytest.raises(
-            nishimori.errors.InputError, match=r"^`(X|logits)` must be said to be logits or probabilities, got numbers"
+            nishimori.errors.InputError, match=r"^`(X|logits)` must be declared as logits or probabilities, got numbers"
         ):
             use(each)
     use(Sketch(input="logits").update(P, LABELS))
@@ -390,7 +390,7 @@ EMPTY = "The sketch must hold at least one row of positive weight, got none. Cal
         *((partial(use, Sketch()), EMPTY) for use in USES.values()),
         (
             lambda: ExpectationConsistency().fit(SKETCH, LABELS),
-            "`y` must be left out where `X` is a Sketch, which brings its own.",
+            "`y` must be left out where `X` is a Sketch. Pass it when you make the Sketch.",
         ),
     ],
     ids=[

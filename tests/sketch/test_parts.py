@@ -117,7 +117,7 @@ def test_a_checkpoint_of_a_sketch_that_went_on_is_noticed(tmp_path):
     sketch = part(0, 300)
     sketch.save(tmp_path / "first.npz")
     sketch.update(LOGITS[300:500], LABELS[300:500]).save(tmp_path / "second.npz")
-    with pytest.raises(MergeError, match="got a sketch with 1 of 1 parts that are in already"):
+    with pytest.raises(MergeError, match="got a sketch with 1 of 1 parts already there"):
         Sketch.load(tmp_path / "second.npz").merge(Sketch.load(tmp_path / "first.npz"))
 
 
@@ -220,8 +220,8 @@ def test_a_file_that_is_in_already_is_refused_by_its_name(place, files, repeated
     ended = shell.nishimori(f"merge {files} -o all.npz", place=place)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
-        f"error: {repeated} does not go with the files before it. A part is added only once, got a sketch with {of} parts that "
-        "are in already. Leave it out, or pass --allow-repeated if these are other samples.\n"
+        f"error: {repeated} cannot be merged with the files before it. A part is added only once, got a sketch with {of} parts "
+        "already there. Leave it out, or pass --allow-repeated if these are other samples.\n"
     )
     assert not (place / "all.npz").exists()
     assert shell.nishimori(f"merge {files} -o all.npz --allow-repeated", place=place).code == 0
@@ -234,7 +234,7 @@ def test_a_job_that_is_run_again_leaves_the_running_total_as_it_was(place):
     total = (place / "total.npz").read_bytes()
     ended = shell.nishimori(line, place=place)
     assert ended.code == 1
-    assert ended.err.startswith("error: tue.npz does not go with the files before it. A part is added only once, ")
+    assert ended.err.startswith("error: tue.npz cannot be merged with the files before it. A part is added only once, ")
     assert (place / "total.npz").read_bytes() == total
     assert json.loads(shell.nishimori("show total.npz --json", place=place).out)["n_parts"] == 2
 

@@ -163,7 +163,7 @@ BIG, TRUE = np.tile(LOGITS, (100, 1)), np.tile(LABELS, 100)
         (put(BIG, (39_990, 2), np.inf), TRUE, None, None, "got inf in row 39990, column 2"),
         (put(BIG, (39_990, 2), np.nan), TRUE, None, TRUE, "got nan in row 39990, column 2"),
         (BIG, put(TRUE, 7, 5), None, None, "`labels` must be from 0 to 4, got 5 in row 7"),
-        (BIG[:, :4], TRUE % 4, None, None, "`logits` must have 5 classes, as all rows before, got 4."),
+        (BIG[:, :4], TRUE % 4, None, None, "`logits` must have 5 classes, like all rows before, got 4."),
         (BIG, TRUE[:-1], None, None, r"`labels` must be one label per sample, shape \(40000,\), got shape \(39999,\)"),
         (BIG, TRUE, put(TRUE, 9, -1), None, "`sample_weight` must be finite and not negative, got -1 in row 9"),
         (BIG, TRUE, None, TRUE[:-1], r"`clusters` must have shape \(40000,\), one cluster per sample, got \(39999,\)"),
@@ -229,5 +229,5 @@ def test_rows_that_bring_their_clusters_are_added_with_them_or_refused():
     found = Sketch().update(nishimori.rows(logits, labels, clusters=codes))
     assert nishimori.temperatures(found).ec_se == nishimori.temperatures(expected).ec_se
     batches = [{"logits": logits, "labels": labels, "clusters": codes}]
-    with pytest.raises(InputError, match="`logits` must not bring clusters of its own, if it is not in memory"):
+    with pytest.raises(InputError, match="`logits` must not name clusters unless it is in memory"):
         Sketch().update(nishimori.rows(batches))

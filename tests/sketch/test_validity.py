@@ -205,7 +205,7 @@ def test_sums_that_are_assigned_are_checked_too():
         state = PLAIN.state
         state["weights"][0] = bad
         sketch = Sketch().update(LOGITS[:10], LABELS[:10])
-        with pytest.raises(InputError, match=r"^`state` must hold the sums of rows. Among these, `weights` must be"):
+        with pytest.raises(InputError, match=r"^`state` must hold the sums of rows. For these arrays, `weights` must be"):
             sketch.state = state
         assert sketch.n_samples == 10
 
@@ -222,7 +222,7 @@ def test_a_merge_that_leaves_the_range_of_numbers_fails_and_changes_nothing():
     before = total.state
     with (
         pytest.warns(RuntimeWarning, match="overflow"),
-        pytest.raises(MergeError, match=r"^Sketches merge only if their sums are those of rows: `products` must"),
+        pytest.raises(MergeError, match=r"^Sketches merge only if rows can have such sums: `products` must"),
     ):
         total.merge(more)
     assert all(np.array_equal(total.state[name], before[name]) for name in before)

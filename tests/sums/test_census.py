@@ -181,8 +181,8 @@ REFUSED = {name: use for name, use in LOOKS.items() if name not in ("predictions
 @pytest.mark.parametrize("use", REFUSED.values(), ids=REFUSED)
 def test_scores_between_0_and_1_are_refused_until_the_user_says_what_they_are(use):
     message = (
-        r"^`(X|logits)` must be said to be logits or probabilities, got numbers from 0 to 1 only, in rows that sum to 1\. Pass "
-        r"`input='probabilities'` if these are probabilities, or `input='logits'` if they are scores before the softmax\.$"
+        r"^`(X|logits)` must be declared as logits or probabilities, got numbers from 0 to 1 only, in rows that sum to 1\. "
+        r"Pass `input='probabilities'` if these are probabilities, or `input='logits'` if they are scores before the softmax\.$"
     )
     with pytest.raises(InputError, match=message):
         use(P, TRUTH)
@@ -203,7 +203,7 @@ def test_predicting_from_probabilities_with_a_calibrator_of_logits_is_one_warnin
 
 def test_a_binary_score_between_0_and_1_is_refused_from_20_rows_on():
     z, y = np.random.default_rng(0).random(100), np.arange(100) % 2
-    with pytest.raises(InputError, match=r"^`logits` must be said to be .* as probabilities are\. Pass `input='prob"):
+    with pytest.raises(InputError, match=r"^`logits` must be declared as .* as probabilities are\. Pass `input='prob"):
         metrics.ece(z, y)
     with pytest.raises(InputError, match=r"^`logits` must be said"):
         metrics.ece(z[:20], y[:20])
@@ -247,7 +247,7 @@ def test_ratings_from_1_to_10_are_a_warning_that_input_logits_silences(kind):
 def test_rows_of_weight_zero_may_hold_anything():
     padding = np.concatenate([np.full((10, 10), -7.0), P])
     weights, labels = np.r_[np.zeros(10), np.ones(len(P))], np.r_[np.zeros(10, int), TRUTH]
-    with pytest.raises(InputError, match="must be said to be"):
+    with pytest.raises(InputError, match="must be declared as"):
         metrics.accuracy(padding, labels, sample_weight=weights)
     metrics.accuracy(padding, labels)
 
@@ -309,7 +309,7 @@ ALMOST = {
 @pytest.mark.parametrize(("scores", "weights"), ALMOST.values(), ids=ALMOST)
 def test_rounded_probabilities_and_those_after_padding_are_noticed_too(scores, weights):
     z = scores()
-    with pytest.raises(InputError, match=r"^`logits` must be said .* in rows that sum to 1\."):
+    with pytest.raises(InputError, match=r"^`logits` must be declared .* in rows that sum to 1\."):
         metrics.accuracy(z, np.zeros(len(z), dtype=int), sample_weight=None if weights is None else weights())
 
 

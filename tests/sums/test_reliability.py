@@ -41,7 +41,7 @@ def test_bins_add_entry_by_entry():
 @pytest.mark.parametrize("other", [uniform_edges(4), uniform_edges(3) ** 2], ids=["another number", "other values"])
 def test_bins_with_other_edges_do_not_add(other):
     logits, labels = reference.drawn(10, 2)
-    with pytest.raises(MergeError, match=r"^Bins add only if their edges are the same\. Tally both over one set of edges\.$"):
+    with pytest.raises(MergeError, match=r"^Bins add only if their edges are the same\. Compute both with the same edges\.$"):
         bins(logits, labels, uniform_edges(3)) + bins(logits, labels, other)
 
 

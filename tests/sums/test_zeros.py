@@ -113,7 +113,7 @@ def test_the_report_begins_with_zeros():
     sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     flatters = "All methods were measured on the data that they were fitted to, which flatters them."
     first, second = report.verdict.splitlines()[:2]
-    assert first.startswith("Zeros at true classes. Overconfident by ")
+    assert first.startswith("Some true labels got probability 0. Overconfident by ")
     assert second == f"{flatters} {sentence}"
     assert html.unescape(report.to_html()).count(f'<p class="warning">{second}</p>') == 1
     assert report.to_dict()["verdict"]["sentences"][:2] == [flatters, sentence]

@@ -349,7 +349,7 @@ def test_files_links_to_files_and_nothing_else_are_read(tmp_path):
 
 def test_a_dangling_link_is_not_a_folder(tmp_path):
     (tmp_path / "dangling").symlink_to("nowhere")
-    with pytest.raises(InputError, match=r"dangling is a file, and the demo needs a folder\."):
+    with pytest.raises(InputError, match=r"dangling is a file, but the demo needs a folder\."):
         check_folder(tmp_path / "dangling", for_="the demo needs")
 
 

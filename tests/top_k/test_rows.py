@@ -292,7 +292,7 @@ def test_metrics_at_the_temperature_of_the_model_are_exact():
     assert np.isnan([card.brier, card.nll]).all()
     assert not {"brier", "nll"} & set(card.to_dict())
     with pytest.raises(
-        nishimori.errors.InputError, match=r"standard error of brier, which is not known: the probabilities that are not listed"
+        nishimori.errors.InputError, match=r"standard error of brier, which is not known: the probabilities of unlisted classes"
     ):
         card.interval("brier")
     with pytest.raises(

@@ -209,7 +209,7 @@ def test_collected_probabilities_give_a_warning_and_calibrating_them_is_refused(
     ]
     for options in ({}, {"keep_up_to": 100}, {"keep_up_to": 100, "reread": True}):
         with pytest.raises(
-            InputError, match=r"must be said to be logits .* without it\. .*MultilabelCalibrator.*input='logits'"
+            InputError, match=r"must be declared as logits .* without it\. .*MultilabelCalibrator.*input='logits'"
         ):
             calibrate(Returning(output, n_out), (x, y), **options)
     with contextlib.suppress(NoTemperatureError):

@@ -197,7 +197,7 @@ def test_documents_that_come_back_are_refused():
     with pytest.raises(InputError) as error:
         calibrate(Network(), [BATCHES[0], BATCHES[1], BATCHES[0]], clusters="document", keep_up_to=0)
     assert str(error.value) == (
-        "Batch 2: `clusters` must follow each other: all rows of a cluster must be in one batch or in consecutive batches, got "
+        "Batch 2: `clusters` must be consecutive: all rows of a cluster must be in one batch or in consecutive batches, got "
         "cluster 0 again after others. Do not shuffle the loader. Pass `reread=True` to run the network again whenever rows "
         "are needed, or a larger `keep_up_to`, in bytes, if the logits fit in memory."
     )

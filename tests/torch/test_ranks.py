@@ -69,7 +69,7 @@ def test_scores_between_0_and_1_are_refused_by_both_ranks_unless_one_has_a_negat
     for found in ranks:
         for refusal in found["parts"]["between_0_and_1"]:
             assert refusal[0] == "InputError"
-            assert "`logits` must be said to be logits or probabilities, got numbers" in refusal[1]
+            assert "`logits` must be declared as logits or probabilities, got numbers" in refusal[1]
     logits, labels = SMALL
     below = logits.copy()
     below[: cut(len(labels))] = reference.softmax(logits[: cut(len(labels))])
@@ -281,7 +281,7 @@ ERRORS = {
         "`nishimori.torch.reduced`."
     ),
     "one_cluster": (
-        "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is made of. "
+        "`clusters` must name at least two clusters, got one: a standard error is computed from the spread between clusters. "
         "Leave it out if samples are independent."
     ),
     "groups_mixed": "`groups` must hold values of one type, such as numbers or text.",

@@ -1,4 +1,4 @@
-"""What every table and figure of the paper consists of: pieces of work, tables, a picture, and findings.
+"""Base classes of the paper's tables and figures: pieces of work, tables, a picture, and findings.
 
 An artefact is computed in named *pieces*, so that a long run can be resumed. Every piece is plain JSON. Tables are made from
 the pieces, pictures from the tables, and findings compare them with the numbers that the paper prints.
@@ -25,7 +25,7 @@ _MOST_ERRORS = 10.0
 
 @dataclass(frozen=True)
 class Finding:
-    """Our number beside the paper's.
+    """Our number, compared with the paper's.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ def compared(
     paper_method: float | None = None,
     explanation: str | None = None,
 ) -> Finding:
-    """A number of ours against a printed one."""
+    """Compare our number with a printed one."""
     return Finding(what, ours, paper, _near(ours, paper, tolerance), tolerance, paper_method, explanation)
 
 
 def compared_mean(what: str, mean: float, error: float, seeds: int, paper: float) -> Finding:
-    """A mean over seeds, with its standard error, against a number."""
+    """Compare a mean over seeds, with its standard error, with a number."""
     errors = float(stdtrit(seeds - 1, 1 - _RARE / 2))
     within, tolerance = f"{what} (within {errors:.1f} standard errors)", errors * error
     return Finding(within, mean, paper, _near(mean, paper, tolerance), tolerance, too_few_seeds=errors > _MOST_ERRORS)
@@ -127,7 +127,7 @@ class Artefact(ABC):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
+        """A description in one line."""
         return (self.__doc__ or "").strip().splitlines()[0]
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Artefact(ABC):
 
     @abstractmethod
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        """Our numbers beside those that the paper prints."""
+        """Our numbers, compared with the ones that the paper prints."""
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         """The picture, a Matplotlib figure."""

@@ -9,7 +9,7 @@ Origin = Literal["the paper's data", "our data"]
 
 @dataclass(frozen=True)
 class JudgedStatement:
-    """A statement of the paper, quoted, and what was found about it.
+    """A statement of the paper, quoted, with our finding and the verdict.
 
     Attributes
     ----------

@@ -19,11 +19,11 @@ from nishimori_paper._names import NetworkName
 Row = dict[str, float]
 
 SANDWICH = "errors of a fit"
-"""The end of the names of pieces with the standard errors of temperatures that a fit gives."""
+"""The suffix of pieces with a fit's own standard errors of temperatures."""
 
 
 def network(name: str, scale: Scale) -> Network:
-    """A network's logits: bundled, or of the network trained for this run; the authors' networks are always bundled."""
+    """A network's logits: bundled, or from the network trained for this run; the authors' networks are always bundled."""
     parsed = NetworkName.parse(name)
     if scale.networks is None or parsed.authors:
         return data.load(name)
@@ -31,7 +31,7 @@ def network(name: str, scale: Scale) -> Network:
 
 
 def scores(validation: Labelled, test: Labelled) -> Row:
-    """What the tables print: temperatures fitted to ``validation``, all other numbers measured on ``test``."""
+    """The numbers in the tables: temperatures fitted to ``validation``, all others measured on ``test``."""
     return scores_by_kind({"": validation}, test)[""]
 
 
@@ -68,7 +68,7 @@ def _temperatures(validation: Labelled, weight: HostArray | None, near: Row | No
 
 
 def _rough(data: Rows) -> dict[str, float] | None:
-    """Temperatures of a quarter of the rows, from which three readings of all rows are enough; None if it has none."""
+    """Temperatures from a quarter of the rows, as starting points for three passes over all rows; None without any."""
     quarter = data.sample((data.n_rows or 0) // 4)
     fitted = None if quarter is None else temperatures_of(quarter, warn=False)
     return None if fitted is None or fitted.ts is None or fitted.ec is None else {"ts": fitted.ts, "ec": fitted.ec}
@@ -93,7 +93,7 @@ def validations(network: Network) -> dict[str, Labelled]:
 
 
 def temperature_errors(validations: Mapping[str, Labelled]) -> dict[str, Row]:
-    """The standard errors of both temperatures that a fit gives, without resamples, for each of several validation sets."""
+    """The standard errors of both temperatures from fits, without resampling, for each of several validation sets."""
     result = {}
     for kind, part in validations.items():
         fitted = temperatures_of(open_rows(part.logits, part.labels), warn=False)
@@ -118,7 +118,7 @@ def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
 
 
 def resampled(network: Network, generator: np.random.Generator) -> dict[str, HostArray]:
-    """Weights of `scores_by_kind` for which validation and test images are drawn with replacement."""
+    """Weights for `scores_by_kind` that draw validation and test images with replacement."""
     parts = {"validation_weight": network.validation, "test_weight": network.test}
     return {key: _counts(len(part.labels), generator) for key, part in parts.items()}
 

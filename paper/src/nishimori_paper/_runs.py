@@ -145,7 +145,7 @@ def read(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _of(path: Path) -> Iterator[None]:
-    """Content of ``path`` that cannot be read or used has been changed since it was written: say so."""
+    """Report unreadable or unusable content of ``path`` as damage since it was written."""
     try:
         yield
     except OSError:
@@ -158,7 +158,7 @@ def _of(path: Path) -> Iterator[None]:
 
 
 def _findings(artefact: Artefact, pieces: Pieces) -> Sequence[Finding]:
-    """The findings, if what they compare are numbers or words."""
+    """The findings, if they compare numbers or words."""
     findings = artefact.findings(pieces)
     for finding in findings:
         for value in (finding.ours, finding.paper_method):
@@ -202,7 +202,7 @@ def _done(
 
 
 def _plain(value: Any) -> Any:
-    """The value as it will be when it is read back from JSON."""
+    """The value after a round trip through JSON."""
     return json.loads(json.dumps(value))
 
 

@@ -1,4 +1,4 @@
-"""Calibrators that the paper names and does not use: its top-N remark read literally, and two of its related work.
+"""Calibrators that the paper names but does not use: its top-N remark read literally, and two from its related work.
 
 They are written with the public names of nishimori, and can be passed wherever a calibrator can:
 ``nishimori.compare(..., methods=["ts", "ec", LeastECE()])``.
@@ -120,7 +120,7 @@ def _is_in_top(logits: HostArray, labels: HostArray, n: int) -> HostArray:
 
 
 class LeastECE(_FromRows):
-    """Divide logits by the temperature of the least ECE of the validation data, with 15 bins of equal mass.
+    """Divide logits by the temperature with the lowest validation ECE, with 15 bins of equal mass.
 
     302 temperatures from 0.4 to 8 are tried, because the ECE as a function of T is neither smooth nor convex.
 
@@ -162,7 +162,7 @@ class LeastECE(_FromRows):
 
 
 class ClassBasedTemperature(_FromRows):
-    """Divide the logit of each class by a temperature of its own, chosen one after the other for the least validation ECE.
+    """Divide the logit of each class by its own temperature, chosen one after the other for the lowest validation ECE.
 
     After Frenkel and Goldberger (2021): all classes begin with the temperature of temperature scaling. For one class after the
     other, each of 0.1, 0.2, ..., 10 is tried, and the one with the lowest ECE (15 bins of equal width) is kept if it lowers the

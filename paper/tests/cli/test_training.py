@@ -291,7 +291,7 @@ def test_a_gpu_that_is_not_there_is_refused(place):
 
 def test_a_file_in_place_of_the_folder_is_refused(place):
     (place / "new").write_text("mine")
-    assert_refused(command(f"{TRAIN} -o new", place), "new is a file, and the results need a folder.")
+    assert_refused(command(f"{TRAIN} -o new", place), "new is a file, but the results need a folder.")
     assert (place / "new").read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""Logits in chunks of Dask, and what belongs to their rows in the same chunks.
+"""Logits in Dask chunks, with labels and other data of the rows in the same chunks.
 
 The logits are never cut in another way, except where the classes of a row are in several chunks. Labels, weights, clusters and
 groups are small, and are cut as the logits are.
@@ -31,7 +31,7 @@ _ADDED = 8
 
 @dataclass(frozen=True)
 class Cut:
-    """Logits, and what belongs to their rows in the same chunks, by name."""
+    """Logits, and the other data of their rows in the same chunks, by name."""
 
     logits: Any
     others: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Cut:
     def blockwise(
         self, function: Callable[..., Any], out: Sequence[int], *, scores: bool = True, dtype: Any = object, **more: Any
     ) -> Any:
-        """The chunks that ``function`` makes, which are not looked at before they are computed.
+        """The chunks that ``function`` creates, without inspection before they are computed.
 
         It is called with the scores of a chunk, if wanted, with all others, with the numbers of the chunk and with the slices
         that it is.
@@ -68,7 +68,7 @@ class Cut:
         return dask_array.blockwise(function, out, *arguments, **more)
 
     def sum_over_chunks(self, function: Callable[..., Part], *, scores: bool = True, **shared: Any) -> Part:
-        """The sum of ``function`` over all chunks, from one graph; raises what the first chunk that is wrong refuses.
+        """The sum of ``function`` over all chunks, from one graph; raises the error of the first invalid chunk.
 
         It is called as `blockwise` says.
         """
@@ -120,7 +120,7 @@ def with_whole_rows(logits: Any) -> Any:
 
 
 def align_chunks(values: Any, cut: Cut, name: str, score_name: str) -> Any:
-    """One value per row in the chunks of the logits, as an array of Dask; ``name`` is the caller's word for them."""
+    """One value per row in the chunks of the logits, as a Dask array; ``name`` is the caller's name for them."""
     leading, shape = cut.leading, tuple(map(sum, cut.leading))
     is_lazy = arrays.is_lazy(values)
     array: Any = values if is_lazy else arrays.on_host(arrays.as_array(values))
@@ -130,7 +130,7 @@ def align_chunks(values: Any, cut: Cut, name: str, score_name: str) -> Any:
             return array
         raise InputError(
             name,
-            f"have the chunks of `{score_name}`, {n_chunks} of unknown sizes",
+            f"have the same chunks as `{score_name}`, {n_chunks} of unknown sizes",
             got=f"{array.numblocks} chunks" if is_lazy else f"a {type(values).__name__}",
             remedy=f"Call `compute_chunk_sizes()` of all Dask arrays first, for example `{score_name}.compute_chunk_sizes()`.",
         )
@@ -160,7 +160,7 @@ def _in_chunks(values: Any, chunks: tuple[tuple[int, ...], ...]) -> Any:
 
 
 def _narrow(values: HostArray) -> HostArray:
-    """Whole numbers in as few bytes as hold them, because they are sent to the workers in every pass."""
+    """Whole numbers in the smallest dtype, because they are sent to the workers in every pass."""
     if values.dtype.kind not in "iu" or not values.size:
         return values
     low, high = np.min_scalar_type(values.min()), np.min_scalar_type(values.max())

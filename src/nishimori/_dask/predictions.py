@@ -1,4 +1,4 @@
-"""Predictions for arrays of Dask: as lazy as these, in the same chunks of rows, and computed where the chunks are."""
+"""Lazy predictions for Dask arrays, in the same chunks of rows and computed where the chunks are."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ from nishimori.errors import InputError
 
 
 def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
-    """What a method of a calibrator returns for an array of Dask, not yet computed."""
+    """The lazy result of a calibrator's method for a Dask array."""
     refuse_members(calibrator, "arrays of Dask")
     if isnan(X.shape[-1]) and X.ndim > 1:
         raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
@@ -29,7 +29,7 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
 
 
 def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> HostArray:
-    """What a method returns for one row like those of ``X``; refuses what it would refuse of all."""
+    """The result of a method for one row like the rows of ``X``; raises the same errors as for all rows."""
     row = np.zeros((1,) if X.ndim == 1 else (1, int(X.shape[-1])), dtype=X.dtype)
     if X.ndim > 1:
         row[0, 0] = 1  # also a row of probabilities
@@ -43,7 +43,7 @@ def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> Ho
 
 
 def _predict(method: Callable[..., Any], nothing: HostArray, scores: Any, *values: Any) -> HostArray:
-    """The predictions for one chunk; ``nothing`` are those for no rows."""
+    """The predictions for one chunk; ``nothing`` is the result for no rows."""
     *groups, numbers, slices = values
     leading, rows = scores.shape[: len(slices)], scores.reshape(-1, *scores.shape[len(slices) :])
     if not len(rows):  # a chunk may be empty after a selection

@@ -1,4 +1,4 @@
-"""Rows in arrays of Dask: each chunk is summed where it is, and only sums come back.
+"""Rows in Dask arrays: each chunk is summed where it is, and only sums are returned.
 
 One pass is one graph: a task per chunk of the logits, and a tree that adds the sums of chunks in their order. Its shape
 depends on the chunks alone, so that the digits do not depend on the scheduler, nor on which worker computes what, nor on how
@@ -37,7 +37,7 @@ _PERSIST = "Call `persist()` first, which computes the chunks once."
 
 
 class DaskRows(Rows):
-    """Rows in arrays of Dask. Only sums reach the caller.
+    """Rows in Dask arrays. Only sums reach the caller.
 
     ``cut`` holds logits, labels and whatever else there is in the same chunks; ``names`` are all clusters and all groups, in
     order. The values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
@@ -75,14 +75,14 @@ class DaskRows(Rows):
         return sums
 
     def call_with_rows(self, function: Callable[[Rows], R]) -> R:
-        """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
+        """The result of ``function`` on a sample, which is one chunk: a single task computes it."""
         if not self._is_kept:
             return function(self)
         answer: R = self._read(function, silent)
         return answer
 
     def _read(self, function: Callable[[ArrayRows], Any], report: Report) -> Any:
-        """The sum of what ``function`` makes of each chunk, after it has been compared with what an earlier graph found."""
+        """The sum of ``function`` over chunks, after a comparison of totals with an earlier graph."""
         reading = ChunkReading(function, self.meaning, tuple(self.cut.others), self.n_classes, self.n_rows, self._totals)
         part = self.cut.sum_over_chunks(reading, names=dask.delayed(self._names, pure=False, traverse=False))
         for message, category in part.notices:
@@ -101,7 +101,7 @@ class DaskRows(Rows):
         return part.sums
 
     def sample(self, size: int) -> "DaskRows | None":
-        """About ``size`` rows of some chunks, which stay where they were computed; None if there are few chunks."""
+        """About ``size`` rows from some chunks, which stay where they were computed; None if there are few chunks."""
         if not self.cut.is_known:
             return None
         size = most_copied(size, self.n_classes)  # they are together on one worker
@@ -118,7 +118,7 @@ class DaskRows(Rows):
 
 
 def open_dask(passed: Passed) -> DaskRows:
-    """Open arrays of Dask; all but the logits may be NumPy arrays."""
+    """Open Dask arrays; all but the logits may be NumPy arrays."""
     logits, meaning = passed.logits, passed.meaning
     if meaning.class_axis != -1:
         logits = classes_last(logits, meaning.class_axis, meaning.names[0], by_image=meaning.by_image)

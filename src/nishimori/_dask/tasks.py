@@ -1,4 +1,4 @@
-"""What is done with one chunk of rows, wherever the chunk is: it is read, checked and summed, and only the sums go on.
+"""The work on one chunk of rows, where the chunk is: read, check and sum it, and return only sums.
 
 These functions run on the workers of a cluster. What they refuse is returned as a value, because the first chunk that is wrong
 must be the one that is named, and not the one whose worker was fastest.
@@ -24,7 +24,7 @@ from nishimori.errors import InputError
 
 @dataclass(frozen=True)
 class Part:
-    """The sums of some chunks, or why one of them is refused. Those of later chunks add.
+    """The sums of some chunks, or the error of one of them; ``+`` adds later chunks.
 
     ``sums`` are None without a row of positive weight. ``score_range`` is empty in later passes, or if it is known what the
     scores are. ``notices`` are warnings for the user.
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ChunkReading:
-    """What ``function`` makes of the rows of a chunk. ``other_names`` are of what is passed after the scores.
+    """The result of ``function`` on the rows of a chunk. ``other_names`` name the arguments after the scores.
 
     ``trusted`` is what the first pass has found, if this is a later one. ``names`` are all clusters and all groups, in order,
     by which chunks number theirs.
@@ -82,7 +82,7 @@ class ChunkReading:
     def _rows(
         self, scores: Array, others: Mapping[str, Any], slices: Sequence[slice], names: Mapping[str, Names]
     ) -> ArrayRows | None:
-        """The rows of a chunk with all that belongs to them; None if there are none."""
+        """The rows of a chunk with all their data; None if there are none."""
         leading = tuple(scores.shape) if len(scores.shape) == 1 else tuple(scores.shape[:-1])
         _refuse_other_lengths(leading, others, self.meaning)
         if not prod(leading):

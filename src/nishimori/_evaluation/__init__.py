@@ -1,1 +1,1 @@
-"""What people ask of a model with labels: scorecards, intervals, tests, comparisons, groups, curves, the gate."""
+"""Evaluation with labels: scorecards, intervals, tests, comparisons, groups, curves, the gate."""

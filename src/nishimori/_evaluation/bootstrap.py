@@ -1,4 +1,4 @@
-"""How what is fitted varies from one validation set to the next, by resampling the one there is.
+"""Estimate how a fit varies between validation sets, by resampling one validation set.
 
 The temperatures of all resamples that match an observable are found together, from a few passes. Every other calibrator is
 fitted again to each resample.
@@ -60,7 +60,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bootstrap(Displayed):
-    """What was fitted to many resamples of a validation set. ``print`` shows a table.
+    """Fits to many resamples of a validation set. ``print`` shows a table.
 
     Each sample is in a resample as often as a draw from Poisson's distribution with mean 1 says, independently of all others.
     The usual bootstrap draws as many samples as there are. The number of copies of one sample has the same distribution there,
@@ -84,12 +84,12 @@ class Bootstrap(Displayed):
 
     @property
     def temperature(self) -> float | None:
-        """The temperature of the validation set itself; None if more than that was fitted."""
+        """The temperature of the validation set itself; None if more than one temperature was fitted."""
         return self.parameters["temperature"] if self.parameters.keys() == {"temperature"} else None
 
     @property
     def temperatures(self) -> HostArray | None:
-        """The temperatures of the resamples that have one; None if more than that was fitted."""
+        """The temperatures of the resamples that have one; None if more than one temperature was fitted."""
         return None if self.temperature is None else self.draws["temperature"]
 
     @property
@@ -111,7 +111,7 @@ class Bootstrap(Displayed):
 
     @property
     def se(self) -> float | None:
-        """The standard error of T; None if more than one temperature was fitted, for which see `errors`."""
+        """The standard error of T; None if more than one temperature was fitted (see `errors`)."""
         return None if self.temperature is None else float(self.errors["temperature"])
 
     def interval(self, level: float = 0.95, parameter: str = "temperature") -> Interval:
@@ -175,7 +175,7 @@ def bootstrap(
     n_jobs: int | None = None,
     **options: Unpack[RowOptions],
 ) -> Bootstrap:
-    """What is fitted to random resamples of a validation set, from which standard errors and intervals follow.
+    """Fit to random resamples of a validation set, to get standard errors and intervals.
 
     The standard error that a fit gives needs no resamples and is as good from a thousand samples on. Resamples also show the
     shape of the distribution, and how often a set of this size has no temperature at all.
@@ -235,13 +235,13 @@ def bootstrap(
     options.setdefault("floor", "auto")
     data = open_rows(logits, labels, choose_floor=choose_floor, **options)
     if data.counts:
-        raise InputError("logits", "not be rows whose weights are counts: resamples are drawn from independent samples")
+        raise InputError("logits", "not be rows with weights that are counts: resamples are drawn from independent samples")
     return _resample(data, chosen, n_draws, seed, n_jobs)
 
 
 @question("has no rows to resample")
 def _resample(data: Rows, chosen: Observable | Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
-    """Fit to resamples: temperatures that match an observable together, other calibrators one after the other."""
+    """Fit to resamples: all temperatures that match an observable at once, other calibrators one by one."""
     observable = (chosen._observable(data.n_classes) or chosen) if isinstance(chosen, OneTemperature) else chosen
     if not isinstance(observable, Observable):
         return _refit(data, observable, n_draws, seed, n_jobs)
@@ -258,7 +258,7 @@ def _resample(data: Rows, chosen: Observable | Calibrator, n_draws: int, seed: i
 
 
 def _with_meaning(options: RowOptions, chosen: Calibrator) -> RowOptions:
-    """The options, with what they leave open about the scores as the calibrator says it."""
+    """The options, completed with what the calibrator says about the scores."""
     own = {name: value for name, value in chosen.get_params(deep=False).items() if name in ("input", "classes", "floor")}
     passed = {name: value for name, value in options.items() if value is not None or name == "floor"}
     floor = own.get("floor", "auto")
@@ -268,7 +268,7 @@ def _with_meaning(options: RowOptions, chosen: Calibrator) -> RowOptions:
 
 
 def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
-    """A calibrator fitted to the rows, and to each resample; those to which it cannot be fitted are counted."""
+    """A calibrator fitted to the rows, and to each resample; counts the resamples without a fit."""
     chosen = set_common(clone(chosen), floor=None)  # which the rows have, so that no resample chooses another
     fitted = fit_checked(clone(chosen), data)
 
@@ -286,14 +286,14 @@ def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int 
     own, kept = _parameters(fitted), [fit for fit in fits if fit is not None]
     for fit in kept:
         if {name: value.shape for name, value in fit.items()} != {name: value.shape for name, value in own.items()}:
-            raise InputError("method", "be one whose parameters are as many in each resample", got=f"{chosen.method_name!r}")
+            raise InputError("method", "have the same number of parameters in each resample", got=f"{chosen.method_name!r}")
     draws = {name: np.array([fit[name] for fit in kept]).reshape(len(kept), *value.shape) for name, value in own.items()}
     parameters = {name: value if value.ndim else float(value) for name, value in own.items()}
     return Bootstrap(parameters, draws, n_draws - len(kept))
 
 
 def _parameters(fitted: Any) -> dict[str, HostArray]:
-    """The numbers that a calibrator has fitted, by name."""
+    """The fitted numbers of a calibrator, by name."""
     parameters = getattr(fitted, "parameters_", None) or fitted.map_.parameters
     fitted_numbers = {}
     for name, value in parameters.items():
@@ -304,7 +304,7 @@ def _parameters(fitted: Any) -> dict[str, HostArray]:
         if numbers.dtype.kind in "iuf":
             fitted_numbers[name] = numbers.astype(np.float64)
     if not fitted_numbers:
-        raise InputError("method", "be one whose map has numbers as parameters", got=f"{fitted.method_name!r}")
+        raise InputError("method", "have a map whose parameters are numbers", got=f"{fitted.method_name!r}")
     return fitted_numbers
 
 
@@ -337,7 +337,7 @@ def _resampled_roots(
 
 
 def _gaps_of_rows(observable: Observable, betas: tuple[float, ...], ends: bool, batch: Batch) -> HostArray:
-    """The gap of each row at some β; with ``ends``, first those at β = 0 and β = ∞ and what their rounding is relative to."""
+    """The gap of each row at some β; with ``ends``, first those at β = 0 and β = ∞ and the scale of their rounding errors."""
     rows = observable._on(batch)
 
     def predictions_at(chosen: tuple[float, ...]) -> list[Predictions]:
@@ -360,7 +360,7 @@ def _betas(low: float, high: float) -> tuple[float, ...]:
 
 
 def _zeros(gaps: HostArray, low: float, high: float) -> HostArray:
-    """Where polynomials through values at the points of a panel are zero, by bisection of all at once."""
+    """The zeros of polynomials through values at the points of a panel, by simultaneous bisection."""
     number = gaps.shape[1]
     coefficients = np.linalg.solve(chebyshev.chebvander(chebyshev.chebpts2(number), number - 1), gaps.T)
     left, right = np.full(len(gaps), -1.0), np.ones(len(gaps))

@@ -1,4 +1,4 @@
-"""Calibrators on data to measure: their maps, and what they say about the scores that they are applied to."""
+"""Apply calibrators to data to measure: their maps, and the options that they imply for the scores."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ CALIBRATORS_WORD = {
     "classes": "The label of each column in order: by default the calibrator's, else 0, 1, ...",
     "floor": "Smaller probabilities are raised to this: by default to the calibrator's, else only exact zeros are raised.",
 }
-"""What the row options mean where a calibrator may say them."""
+"""What the row options mean if a calibrator can supply them."""
 
 
 def open_calibrated(logits: Any, labels: Any, options: RowOptions, *, temperature: Any, calibrator: Any) -> tuple[Rows, Map]:
-    """What the user passed as rows, and the map of a temperature or of a fitted calibrator.
+    """The user's data as rows, and the map of a temperature or of a fitted calibrator.
 
     T = 1 if neither is given. What the options leave open about the scores, the calibrator says.
     """
@@ -34,7 +34,7 @@ def open_calibrated(logits: Any, labels: Any, options: RowOptions, *, temperatur
     if calibrator is None:
         calibrator = Temperature(1.0 if temperature is None else checked_temperature(temperature))
     elif temperature is not None:
-        raise InputError("temperature", f"be left out where {setting('calibrator')} is given, which has its own")
+        raise InputError("temperature", f"be left out: {setting('calibrator')} already determines it")
     is_map = isinstance(calibrator, Map)
     map_ = calibrator if is_map else _map_of(calibrator)
     data = open_rows(logits, labels, **options) if is_map else _open_for(calibrator, logits, labels, options)
@@ -44,7 +44,7 @@ def open_calibrated(logits: Any, labels: Any, options: RowOptions, *, temperatur
 
 
 def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
-    """What the user passed as rows, of scores as a fitted calibrator was fitted to."""
+    """The user's data as rows, with scores of the kind that a calibrator was fitted to."""
     is_array = kind_of(logits, labels) == "array" and options.get("member_axis") is None
     _refuse_contradictions(used, options)
     if is_array:  # whose columns can be looked at before it is opened
@@ -67,7 +67,7 @@ def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
 
 
 def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
-    """Warn if ``data`` are what a calibrator was fitted to, which flatters it, as soon as that is known.
+    """Warn, as soon as it is known, if a calibrator was fitted to ``data``, which flatters it.
 
     ``fitted`` holds calibrators by their names, perhaps some without a digest. What was said is in the list that is returned.
     """
@@ -85,13 +85,13 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
 
 
 def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
-    """Warn if validation and test data are the same rows, as soon as that is known; says what was said."""
+    """Warn, as soon as it is known, if validation and test data are the same rows; returns the warning."""
     warned: list[str] = []
     digests: list[str] = []
 
     def compare_digest(digest: str) -> None:
         if digest in digests:
-            _warn_first(warned, "The test data are the rows of the validation data")
+            _warn_first(warned, "The test data are the same rows as the validation data")
         digests.append(digest)
 
     for data in (fitted, measured):
@@ -100,13 +100,13 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
 
 
 def _warn_first(warned: list[str], what: str) -> None:
-    """Warn, and keep what was said."""
-    warned.append(f"{what}, which flatters every metric. Measure on rows that nothing was fitted to.")
+    """Warn, and keep the warning."""
+    warned.append(f"{what}, which flatters every metric. Measure on rows that were not used in a fit.")
     notice(warned[-1], SameRowsWarning)
 
 
 def check_groups(data: Rows, maps: Sequence[Map], argument: str = "groups") -> None:
-    """Refuse data that do not name the groups that a map needs, with ``argument``; says which groups it does not know."""
+    """Refuse data without the groups that a map needs (passed as ``argument``); report groups that it does not know."""
     for map_ in [map_ for map_ in maps if map_.needs_groups]:
         if data.groups is None:
             raise InputError(argument, "name the group of each sample: the calibrator has a temperature for each group")
@@ -114,7 +114,7 @@ def check_groups(data: Rows, maps: Sequence[Map], argument: str = "groups") -> N
 
 
 def refuse_scores(data: Rows, maps: Sequence[Map]) -> None:
-    """Refuse to take claims that are scores for probabilities, where no calibrator makes them some."""
+    """Refuse claims that are scores, unless a calibrator turns them into probabilities."""
     if data.are_scores and any(temperature_of(map_) is not None for map_ in maps):
         remedy = "Fit 'platt', 'isotonic' or 'best' to other rows, and pass it as `calibrator`."
         raise InputError("Claims", "be probabilities to be measured as they are", got="scores", remedy=remedy)

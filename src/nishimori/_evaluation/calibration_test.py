@@ -1,4 +1,4 @@
-"""Whether labels may have been drawn from the probabilities of the model: one question, five statistics.
+"""Test whether labels may have been drawn from the model's probabilities, with five statistics.
 
 "confidence", "energy" and "spiegelhalter" are means of one number per sample, whose expectation is zero if labels are drawn
 from the model. Their standard error is that of drawn labels too, √Σw²c(1 − c)/Σw for confidence c, which does not depend on the
@@ -50,13 +50,13 @@ from nishimori.maps.temperature import temperature_of
 Statistic = Literal["confidence", "energy", "spiegelhalter", "ece", "temperatures"]
 
 SeFrom = Literal["model", "sample"]
-"""Whether a standard error is that of labels drawn from the model, or follows from the sample."""
+"""Whether a standard error assumes labels drawn from the model, or is estimated from the sample."""
 
 _SENTENCES = {
     "confidence": "mean confidence is {size:.2g} {side} accuracy",
     "energy": "the mean expected logit is {size:.2g} {side} the mean logit of the true class",
-    "spiegelhalter": "the Brier score is {size:.2g} {side} the one that the model expects",
-    "ece": "the ECE is {size:.2g}, and {expected:.2g} on average if labels are drawn from the model",
+    "spiegelhalter": "the Brier score is {size:.2g} {side} the score that the model expects",
+    "ece": "the ECE is {size:.2g}, compared with {expected:.2g} on average if labels are drawn from the model",
 }
 
 _TITLES = {
@@ -288,7 +288,7 @@ def calibration_test(
 
 
 def is_rejected(p: float, level: float) -> bool:
-    """Say whether a p-value is below one minus a level of confidence, which is checked."""
+    """Whether a p-value is below one minus a confidence level, which is checked."""
     return p < 1 - between("level", level, 0, 1)
 
 
@@ -321,7 +321,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic) -> CalibrationTes
 
 
 def _in_errors(difference: float, error: float, rounding: float = 0.0) -> float:
-    """The difference in standard errors; infinite where labels contradict what the model is certain of."""
+    """The difference in standard errors; infinite if labels contradict predictions with probability 1."""
     if error > 0:
         return difference / error
     return 0.0 if abs(difference) <= rounding else copysign(inf, difference)
@@ -347,7 +347,7 @@ def _brier_excess(predictions: Predictions) -> ScoredRows:
 
 
 def _score_rows(statistic: Statistic, predictions: Predictions) -> ScoredRows:
-    """The numbers whose mean is tested: gaps of expectation consistency or temperature scaling, or of the Brier score."""
+    """The numbers with the tested mean: gaps of expectation consistency, temperature scaling or the Brier score."""
     if statistic == "spiegelhalter":
         return _brier_excess(predictions)
     observable = Confidence() if statistic == "confidence" else Energy()
@@ -387,7 +387,7 @@ class _Deviate(KernelPass[HostArray]):
 
 @question("has no rows to sum over")
 def deviation(data: Rows, statistic: Statistic, map_: Map) -> tuple[Deviation, Census]:
-    """The sum over all rows after a map, from one pass; a weight that is a count stands for so many independent rows."""
+    """The sum over all rows after a map, from one pass; a weight that is a count stands for this many independent rows."""
     in_clusters = data.clusters is not None
     sums, census = data.gather(together(_Deviate(statistic, map_, in_clusters), Count(Confidence()))).items
     if in_clusters:
@@ -432,13 +432,13 @@ KeptAnswers = tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]
 
 
 def keep_answers(edges: HostArray, map_: Map, batch: Batch) -> KeptAnswers:
-    """Keep the bin, the doubt, the weight and the correctness of each row of a batch after a map."""
+    """Keep the bin, the doubt 1 − c, the weight and the correctness of each row of a batch after a map."""
     claims = Predictions(*apply_map(map_, batch)).bin_claims(edges)
     return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
 
 
 class RedrawnECE:
-    """The ECE of some answers, and that of answers drawn from the model with the same confidences."""
+    """The ECE of some answers, and the ECE of answers drawn from the model with the same confidences."""
 
     def __init__(self, answers: KeptAnswers, n_bins: int) -> None:
         columns = zip(*answers, strict=True)

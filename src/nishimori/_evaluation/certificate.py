@@ -1,4 +1,4 @@
-"""Which of the most confident answers are certified to be wrong at most a share r of the time, with probability 1 - δ.
+"""Certify, with probability 1 - δ, which of the most confident answers are wrong at most a share r of the time.
 
 Learn then test (Angelopoulos et al., arXiv:2110.01052): at up to 80 ranks of confidence, which the confidences alone fix, an
 exact binomial test asks whether the answers above are wrong more often than r. The tests are combined by closed testing over
@@ -38,7 +38,7 @@ _REACH = 10
 
 
 def least_answers(max_risk: float, delta: float) -> int:
-    """How many answers, all of them right, certify a risk: one more than are tested, whose confidence is the threshold."""
+    """How many right answers certify a risk: one more than are tested, because one supplies the threshold."""
     return ceil(log(delta) / log(1 - max_risk)) + 1
 
 
@@ -49,7 +49,7 @@ def first_cluster_level(delta: float) -> float:
 
 @dataclass(frozen=True)
 class RankedAnswers:
-    """How many answers there are above some thresholds, falling ones, and how many of them are wrong.
+    """How many answers lie above each of some falling thresholds, and how many of them are wrong.
 
     ``clusters`` has the numbers of clusters that have an answer there, and the sum of the shares of their answers that are
     wrong.
@@ -70,7 +70,7 @@ class RankedAnswers:
         clusters: HostArray | None = None,
         just_below: Callable[[HostArray], HostArray] = np.asarray,
     ) -> "RankedAnswers":
-        """At ranks in equal ratios; answers of equal confidence are answered together.
+        """Counts at ranks in geometric steps; answers of equal confidence belong together.
 
         ``just_below`` lowers thresholds by what the last digits of confidences may differ when they are computed again.
         """
@@ -85,7 +85,7 @@ class RankedAnswers:
 
 
 def _of_clusters(clusters: HostArray, wrong: HostArray, answered: HostArray) -> tuple[HostArray, HostArray]:
-    """The number of clusters among the first answers, and the sum of the shares of these answers that are wrong."""
+    """The number of clusters among the first answers, and the sum over clusters of the share of wrong answers."""
     codes = np.unique(clusters, return_inverse=True)[1]
     numbers, losses = [], []
     for last in answered.tolist():
@@ -97,7 +97,7 @@ def _of_clusters(clusters: HostArray, wrong: HostArray, answered: HostArray) -> 
 
 
 def certified(answers: RankedAnswers, max_risk: float, delta: float) -> int:
-    """How many of the thresholds are certified: all up to the last one whose number this is; 0 if none is."""
+    """The number of certified thresholds, which come first; 0 if none is certified."""
     if not len(answers.thresholds):
         return 0
     weights = _weights(len(answers.thresholds))
@@ -118,7 +118,7 @@ def certified(answers: RankedAnswers, max_risk: float, delta: float) -> int:
 
 
 def _weights(number: int) -> HostArray:
-    """What the level of each test is multiplied by."""
+    """The factor for the level of each test."""
     weights = np.ones(number)
     weights[0] = _FIRST_WEIGHT
     return weights
@@ -126,7 +126,7 @@ def _weights(number: int) -> HostArray:
 
 @lru_cache(maxsize=16)
 def _levels(ranks: tuple[int, ...], risk: float, delta: float) -> tuple[float, ...]:
-    """For each rank the largest level at which a walk from there passes some test with probability ``delta`` at most."""
+    """For each rank, the largest level at which a walk from there passes a test with probability ``delta`` at most."""
     tested, weights = np.array(ranks), _weights(len(ranks))
     tried = np.geomspace(delta / weights.sum(), delta, _LEVELS)
     levels = np.full(len(tested), tried[0])
@@ -140,7 +140,7 @@ def _levels(ranks: tuple[int, ...], risk: float, delta: float) -> tuple[float, .
 
 
 def pass_probabilities(tested: HostArray, levels: HostArray, risk: float) -> HostArray:
-    """For each rank j: how probably a walk whose steps are wrong with this probability passes a test at j or later."""
+    """For each rank j, the probability that a walk with this error rate passes a test at j or later."""
     limits = most_errors(tested, levels, risk)
     most = int(limits.max())
     probabilities = np.zeros(len(tested))
@@ -157,7 +157,7 @@ def pass_probabilities(tested: HostArray, levels: HostArray, risk: float) -> Hos
 
 
 def _before_steps(passes: HostArray, steps: int, risk: float) -> HostArray:
-    """What ``passes`` is on average before so many steps, by the number of errors then."""
+    """The mean of ``passes`` this many steps earlier, by the number of errors at that step."""
     middle, reach = steps * risk, _REACH * sqrt(steps * risk * (1 - risk)) + _REACH
     low, high = max(0, floor(middle - reach)), min(steps, ceil(middle + reach), len(passes) - 1)
     if low > high:
@@ -182,7 +182,7 @@ def _probabilities(errors: HostArray, n: int, risk: float) -> HostArray:
 
 
 def _cluster_p_values(numbers: HostArray, losses: HostArray, risk: float) -> HostArray:
-    """Of a mean share of wrong answers per cluster above the risk, by Hoeffding and Bentkus; one cluster is not tested."""
+    """P-values of a mean share of wrong answers per cluster above the risk (Hoeffding, Bentkus); one cluster is not tested."""
     n = np.maximum(numbers - 1, 1)
     mean = np.minimum(losses / n, 1.0)
     below = np.minimum(mean, risk)
@@ -197,7 +197,7 @@ _MOST_NEEDED = 2**27
 
 
 def needed_answers(share: float, rate: float, max_risk: float, delta: float) -> int | None:
-    """About how many samples would certify a rank that has this share of them and this error rate; None if none would."""
+    """About how many samples would certify a rank with this share of them and this error rate; None if no number would."""
     if rate >= max_risk:
         return None
     low, high = least_answers(max_risk, delta), _MOST_NEEDED

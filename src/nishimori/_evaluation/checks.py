@@ -1,4 +1,4 @@
-"""Whether the data prove that a metric is within its bound, or outside it, or neither.
+"""Decide whether the data prove that a metric is within its bound, outside it, or neither.
 
 Each check has two one-sided limits. If the metric of infinitely many samples is not within its bound, the upper limit is below
 the bound in at most a share 1 - level of all data sets: the model passes as rarely. If it is within its bound, the lower limit
@@ -29,15 +29,15 @@ from nishimori._support.numbers import between
 from nishimori.errors import InputError, setting
 
 Verdict = Literal["pass", "inconclusive", "cannot be judged", "fail"]
-"""In the order in which they decide about several checks: the last one that occurs."""
+"""The statuses in order of precedence: the last one that occurs is the status of several checks."""
 
 GROUP_GAP = "group_gap"
-"""The name of the bound on the gap of each group, which is not a metric of all samples."""
+"""The name of the bound on the gap of each group, which is no metric of all samples."""
 
 
 @dataclass(frozen=True)
 class MetricBound:
-    """What a metric must not exceed or, where higher values are better, fall below.
+    """A limit that a metric must not exceed or, if higher values are better, not fall below.
 
     ``metric`` is None for the largest gap of any group.
     """
@@ -56,7 +56,7 @@ class MetricBound:
 
     @property
     def in_percent(self) -> bool:
-        """Whether numbers are shares, which are printed in percent."""
+        """Whether values are shares, which are printed in percent."""
         return self.metric is None or self.metric.in_percent
 
     @property
@@ -67,7 +67,7 @@ class MetricBound:
 
 @dataclass(frozen=True)
 class Check:
-    """One bound, and what the data say about it.
+    """One bound, and the verdict of the data on it.
 
     Attributes
     ----------
@@ -157,13 +157,13 @@ class Check:
 
     @property
     def title(self) -> str:
-        """What is asked, such as "ECE at most 2 %"."""
+        """The check in words, such as "ECE at most 2 %"."""
         word = "least" if self.limit.is_lowest else "most"
         return f"{self.limit.shown} at {word} {self._text(self.bound, exact=True)}"
 
     @property
     def message(self) -> str:
-        """What was found, in one sentence, after the caveat if there is one."""
+        """The result in one sentence, after the caveat, if there is one."""
         return " ".join(filter(None, (self.caveat, self._sentence)))
 
     @property
@@ -188,12 +188,12 @@ class Check:
 
     @property
     def _outlook(self) -> str:
-        """How many samples would settle it, as the end of a sentence; empty if that is not known."""
+        """How many samples would decide the check, as the end of a sentence; empty if that is not known."""
         if (needed := self.needed_samples) is None:
             return ""
         if needed == inf:
-            return "; no number of samples will settle it while the estimate is at the bound"
-        return f"; about {needed:,.0f} samples would settle it if the estimate stayed"
+            return "; no number of samples can decide it while the estimate equals the bound"
+        return f"; about {needed:,.0f} samples would decide it if the estimate stayed the same"
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
@@ -205,18 +205,18 @@ class Check:
 
     @property
     def limits(self) -> str:
-        """Both limits as people read them, or why there are none."""
+        """Both limits as text, or why there are none."""
         return self.reason or f"{self._text(self.low)} to {self._text(self.high)}"
 
     def _text(self, value: float, *, exact: bool = False) -> str:
-        """A number as people read it; a bound is shown as it was given."""
+        """A number as text; a bound is shown as it was passed."""
         if self.limit.in_percent:
             return f"{100 * value:.6g} %" if exact else percent(value)
         return number_text(value, 6 if exact else 4)
 
 
 def checked_bounds(bounds: Any) -> tuple[MetricBound, ...]:
-    """The bounds that are given, as numbers, by metrics or their names; at least one must be."""
+    """The passed bounds as numbers, by limit; there must be at least one."""
     such_as = "such as " + setting("bounds", {"ece": 0.02})
     if not isinstance(bounds, Mapping):
         raise InputError("bounds", f"be a dictionary of metrics and numbers, {such_as}", got=f"{bounds!r:.60}")
@@ -227,15 +227,15 @@ def checked_bounds(bounds: Any) -> tuple[MetricBound, ...]:
 
 
 def _checked_bound(key: Any, bound: Any) -> MetricBound:
-    """A bound as a number; one that was meant in percent is refused with the share to pass instead."""
+    """A bound as a number; refuses one that looks like a percentage, and says which share to pass instead."""
     if isinstance(key, str):
         metric = None if key == GROUP_GAP else find_metric(key, "bounds")
     else:
         metric = as_metric(key)
         if metric is None:
-            raise InputError("bounds", "have metrics or their names as keys", got=f"{key!r:.60}")
+            raise InputError("bounds", "have metrics or names of metrics as keys", got=f"{key!r:.60}")
     if metric is not None and metric.direction is None:
-        raise InputError("bounds", "be for metrics of which lower or higher values are better", got=repr(metric.label))
+        raise InputError("bounds", "be for metrics with a direction: lower or higher values are better", got=repr(metric.label))
     low, high = (0.0, 1.0) if metric is None or isinstance(metric, GapOfBins) else metric.bounds  # of the size of gaps
     limit = MetricBound(metric, nan)
     try:
@@ -247,7 +247,7 @@ def _checked_bound(key: Any, bound: Any) -> MetricBound:
 
 
 def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: str) -> Check:
-    """A bound that the data cannot be held against, with the value that they have all the same."""
+    """A check that the data cannot decide, with the measured value."""
     value = nan
     if limit.metric is not None:
         value = abs(card.gap) if limit.name == "gap" else card[limit.name].value
@@ -255,9 +255,9 @@ def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: st
 
 
 def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level: float) -> Check:
-    """A metric of all samples against its bound."""
+    """Check a metric of all samples against its bound."""
     metric = limit.metric
-    assert metric is not None, "which groups have not"
+    assert metric is not None, "groups have none"
     estimate = card[metric.label]
     if estimate.se is None:
         raise InputError(f"A bound on {metric.label} needs the standard error of the {metric.shown}: {estimate.reason}")
@@ -270,7 +270,7 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level:
 
 
 def check_of_losses(limit: MetricBound, card: Scorecard, kept: KeptRows, cap: float, level: float, fail_level: float) -> Check:
-    """The NLL of all samples against its bound, with limits that hold however the losses are distributed."""
+    """Check the NLL of all samples against its bound, with limits that hold for any distribution of losses."""
     value, bound, n_samples = card.nll, limit.value, card.n_samples
     capped = Losses.from_rows(kept, cap)
     low, high = Losses.from_rows(kept).lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
@@ -278,7 +278,7 @@ def check_of_losses(limit: MetricBound, card: Scorecard, kept: KeptRows, cap: fl
 
 
 def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: float, fail_level: float) -> Check:
-    """The largest gap of any group against its bound.
+    """Check the largest gap of any group against its bound.
 
     The lower limits share the probability 1 - ``fail_level`` between all groups, so that a calibrated model with many groups is
     not called a failure by chance. That every group is within the bound is proven group by group, which needs no such share.
@@ -297,6 +297,6 @@ def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: 
         parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
     if decides != largest:
-        about += f"; the {'lower' if fails else 'upper'} bound is that of {names[decides]}"
+        about += f"; the {'lower' if fails else 'upper'} bound belongs to {names[decides]}"
     ends = (float(low.max()), float(high.max()))
     return Check(limit, float(sizes[largest]), *ends, level, fail_level, n_samples, about, of_pass=float(sizes[high.argmax()]))

@@ -1,4 +1,4 @@
-"""Which calibration, if any: several methods fitted to the same data, measured on the same data, and what that says."""
+"""Choose a calibration, if any: fit several methods to the same data, measure them on the same data, and judge."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -45,7 +45,7 @@ from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
-"""The first verdict where it is so."""
+"""The first verdict if there are no test data."""
 
 _ONE_KIND = (
     "Validation and test data must be of one kind. Pass `input='logits'` if both are logits, `input='probabilities'` if both "
@@ -53,8 +53,8 @@ _ONE_KIND = (
 )
 
 _CHOSEN_FLOOR = (
-    "Probabilities below {0:g} are raised to it before they are calibrated: the log-loss of validation samples that were held "
-    "out chose this floor. The model as it is has none, but a true class of probability 0 counts as {0:g} in its NLL."
+    "Probabilities below {0:g} are raised to it before they are calibrated: this floor has the lowest log-loss on held-out "
+    "validation samples. The uncalibrated model has no floor, but a true class of probability 0 counts as {0:g} in its NLL."
 )
 
 # The arguments that speak of test data.
@@ -240,7 +240,7 @@ def _compare_methods(
         measured.caveat if of_several else "",
         *comparison.recommendation.sentences,
         off,
-        *(f"The method {name} chose {chosen}, by its losses on folds of the validation data." for name, chosen in best.items()),
+        *(f"The method {name} chose {chosen} by the losses on folds of the validation data." for name, chosen in best.items()),
         *((comparison.about_classes, comparison.about_groups) if of_several else ()),
         *(
             f"On the validation data, {result.sentence(level).replace('Calibration', 'calibration', 1)}"
@@ -299,7 +299,7 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
 def _compared(
     name: str, fitted: Calibrator, map_: Map, measured: MeasuredMaps, metrics: tuple[Metric, ...], level: float
 ) -> Compared:
-    """All that a comparison has about one method that could be fitted."""
+    """What a comparison knows about one fitted method."""
     gaps = {by: own[name] for by, own in measured.gaps.items()}
     error = getattr(fitted, "temperature_se_", None)
     return Compared(
@@ -318,7 +318,7 @@ def _compared(
 
 
 def _about_zeros(counted: Census, card: Scorecard | None, *, of_temperatures: bool) -> str:
-    """That true classes of probability zero decide results, or nothing if there are none; ``card`` is of the test data."""
+    """Say that true classes of probability zero decide results, or nothing; ``card`` is for the test data."""
     numbers = {"validation samples": (counted.n_at_zeros, counted.n_rows)}
     if card is not None:
         numbers["test samples"] = (card.n_at_zeros, card.n_samples)
@@ -331,7 +331,7 @@ def _about_zeros(counted: Census, card: Scorecard | None, *, of_temperatures: bo
 
 
 def _tests(data: Rows, matched: Match | None) -> dict[str, CalibrationTest]:
-    """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
+    """Answers to the usual questions, as far as the data allow: tests without the data that they need are left out."""
     tests: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
         tests["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence")

@@ -1,4 +1,4 @@
-"""The methods of a comparison: those that a user names, and the usual ones, which `compare` and the report try where none is.
+"""The methods of a comparison: the ones that a user names, or the usual ones, which `compare` and the report try.
 
 Both try one set of usual methods, so that their verdicts agree. Those of one temperature come first. The others are tried
 unasked, so that the verdict can say what is best: they are left out where they would take long, by the same formulas as for
@@ -30,25 +30,25 @@ from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 
 Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
-"""What `compare` compares; a float is a temperature."""
+"""What `compare` accepts as a method; a float is a temperature."""
 
 ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
-"""The model as it is, and the methods of one temperature; the last is the default."""
+"""No calibration, and the methods with one temperature; the last is the default."""
 
 BY_GROUP: dict[str, By] = {"class temperatures": "prediction", "group temperatures": "groups"}
-"""What the method "group" is called by what it has temperatures for, because both may be compared."""
+"""Names of the method "group" for classes and for groups, because both may be compared."""
 
 CHANGING = ("platt", "bias", "beta", "vector")
-"""The methods that may change predictions, as far as they are for the number of classes."""
+"""The methods that may change predictions, if they suit the number of classes."""
 
 MOST_SECONDS = 5.0
-"""What the fit of one of them may cost by the formulas, on one core of 2020."""
+"""The most seconds that a fit of one of them may take by the formulas, on one core of 2020."""
 
 
 def fit_usual(
     validation: Rows, test: Rows | None, meaning: Mapping[str, Any], *, without: Container[str] = ()
 ) -> tuple[dict[str, Calibrator], dict[str, str]]:
-    """Fit the usual methods of several parameters to the validation data; those in ``without`` are fitted elsewhere.
+    """Fit the usual methods with several parameters to the validation data, except ``without``, which are fitted elsewhere.
 
     Gives the calibrators that were fitted, by name, and why others were left out. They need rows, and one that has a
     temperature for each group needs the groups of the test data too.
@@ -86,13 +86,13 @@ def fit_usual(
 
 @question("has no methods of several parameters")
 def names_for(data: Rows) -> tuple[str, ...]:
-    """The usual methods of several parameters that can be fitted to these data, and measured on them."""
+    """The usual methods with several parameters that can be fitted to these data and measured on them."""
     by_group = tuple(name for name, by in BY_GROUP.items() if by == "prediction" or data.groups is not None)
     return (*by_group, *CHANGING)
 
 
 def methods_for(data: Rows) -> tuple[str, ...]:
-    """The methods that are compared where the user names none, besides those of `fit_usual`."""
+    """The methods that are compared if the user names none, besides the methods of `fit_usual`."""
     if not data.is_claims:
         return (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1])
     of_claims = methods_of_claims(are_scores=data.are_scores)
@@ -103,7 +103,7 @@ def methods_for(data: Rows) -> tuple[str, ...]:
 
 
 def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
-    """Calibrators by names: the user's, else those of their methods.
+    """Calibrators by name: the user's names, else the methods' names.
 
     ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
     """
@@ -125,7 +125,7 @@ def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: 
 
 
 def with_fitted_meaning(options: RowOptions, methods: Any) -> RowOptions:
-    """The options, with what they leave open about the scores as the first calibrator that has been fitted says it."""
+    """The options, completed with what the first fitted calibrator says about the scores."""
     if not isinstance(methods, Sequence | Mapping):  # refused later
         return options
     for method in methods.values() if isinstance(methods, Mapping) else methods:
@@ -141,7 +141,7 @@ def _is_temperature(method: Any) -> bool:
 
 
 def _to_calibrator(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> Calibrator:
-    """The calibrator that a name, a temperature or a calibrator stands for; one that has been fitted is kept as it is."""
+    """The calibrator that a name, a temperature or a calibrator stands for; a fitted one is kept as it is."""
     if _is_temperature(method):
         return from_temperature(method, **meaning)
     if isinstance(method, Calibrator):
@@ -151,12 +151,12 @@ def _to_calibrator(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) 
 
 
 def is_fitted(method: Calibrator) -> bool:
-    """Say whether a calibrator has been fitted, and is measured as it is."""
+    """Whether a calibrator has been fitted, so that it is measured as it is."""
     return hasattr(method, "map_")
 
 
 def _refuse_other_scores(method: Calibrator, meaning: Mapping[str, Any]) -> None:
-    """Refuse a calibrator that was made for other scores than those that are compared."""
+    """Refuse a calibrator that was made for other scores than the compared ones."""
     for name, value in meaning.items():
         own: Any = getattr(method, name)
         if name != "classes" and is_fitted(method):
@@ -164,11 +164,11 @@ def _refuse_other_scores(method: Calibrator, meaning: Mapping[str, Any]) -> None
         elif name != "classes" and own in (None, "auto"):  # which means that of the data
             continue
         if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
-            raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
+            raise InputError("methods", f"hold calibrators with the same `{name}` as the data, {value!r}", got=repr(own))
 
 
 def _fit(method: Calibrator, data: Rows, matched: Match | None) -> Calibrator:
-    """Fit one method, unless it is fitted; those that need no more than the temperatures of EC and TS share one search."""
+    """Fit one method, unless it is fitted; methods that only need the temperatures of EC and TS share one search."""
     if is_fitted(method):
         return method
     if matched is None:
@@ -185,7 +185,7 @@ def _fit(method: Calibrator, data: Rows, matched: Match | None) -> Calibrator:
 def fit_methods(
     methods: Mapping[str, Calibrator], data: Rows, matched: Match | None
 ) -> tuple[dict[str, Calibrator], dict[str, str]]:
-    """The calibrators that could be fitted, and why the others could not, by name."""
+    """The fitted calibrators, and for all others why they could not be fitted, by name."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}
     for name, method in methods.items():

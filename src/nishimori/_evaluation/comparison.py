@@ -1,4 +1,4 @@
-"""What a comparison of methods found: numbers by method, and the same as a table, as sentences, and for machines."""
+"""The result of a comparison of methods: numbers by method, as tables, as sentences, and as plain data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,17 +62,17 @@ class Compared:
 
     @property
     def card(self) -> Scorecard:
-        """Every metric after calibration, of a method that could be fitted."""
+        """Every metric after calibration; only fitted methods have it."""
         assert self.scorecard is not None, "which every fitted method has"
         return self.scorecard
 
     @property
     def is_as_is(self) -> bool:
-        """Whether the method leaves the model as it is, whatever it is called."""
+        """Whether the method leaves the model as it is, whatever its name."""
         return self.temperature == 1 and self.temperature_se is None
 
     def numbers(self, level: float) -> dict[str, Any]:
-        """Everything in one flat dictionary; what is not known is None."""
+        """Everything in one flat dictionary; unknown values are None."""
         low, high = (None, None) if self.interval is None else self.interval
         numbers: dict[str, Any] = {"method": self.method, "temperature": self.temperature}
         numbers |= {"temperature_se": self.temperature_se, "temperature_low": low, "temperature_high": high}
@@ -165,14 +165,14 @@ class Comparison(NamedEntries[Compared]):
 
     @property
     def about_classes(self) -> str:
-        """The worst predicted class after the recommended methods, as a sentence; empty if it is not known."""
+        """The worst predicted class after each recommended method, as a sentence; empty if it is not known."""
         remedy = "The methods group, bias and vector correct single classes."
         return self._about_gaps("Predicted classes", "class", "by_class", remedy)
 
     @property
     def about_groups(self) -> str:
-        """The worst named group after the recommended methods, as a sentence; empty if no groups were named."""
-        return self._about_gaps("Groups", "group", "by_group", "The method group gives each group a temperature of its own.")
+        """The worst named group after each recommended method, as a sentence; empty if no groups were named."""
+        return self._about_gaps("Groups", "group", "by_group", "The method group gives each group its own temperature.")
 
     def _about_gaps(self, title: str, noun: str, by: str, remedy: str) -> str:
         """How many gaps are significant after each of the recommended methods, and the largest of them.
@@ -195,7 +195,7 @@ class Comparison(NamedEntries[Compared]):
 
     @property
     def tables(self) -> dict[str, Tabular]:
-        """What is shown: one table per question, each for a terminal of 80 columns.
+        """The display: one table per question, each for a terminal of 80 columns.
 
         "calibration" has T, confidence minus accuracy, and the ECE. "scores" has the losses, the metrics that were asked for,
         and the error where predictions differ, since it is equal otherwise. "classes" has the class gap, the mean of
@@ -221,7 +221,7 @@ class Comparison(NamedEntries[Compared]):
         return {name: table for name, table in tables.items() if table.rows}
 
     def _table(self, question: str, headers: Sequence[str], cells: Mapping[str, Sequence[str]]) -> Tabular:
-        """The metrics about a question, after the ``cells`` that each method has of its own."""
+        """A table of metrics about one question, after the own ``cells`` of each method."""
         metrics, rows = self._metrics_about(question), []
         for name, own in cells.items():
             card = self[name].scorecard
@@ -230,7 +230,7 @@ class Comparison(NamedEntries[Compared]):
 
     @property
     def _differences(self) -> Tabular:
-        """Of all that has better values, but not of the Brier score, which is another loss, and of the positive class."""
+        """The differences of metrics with a direction, without the Brier score, another loss, and the positive class."""
         metrics = [metric for metric in self._metrics if metric.name != "brier" and _question(metric) != "classes"]
         rows = [
             (row.method, *(self._difference(row.differences[metric.label], metric) for metric in metrics))
@@ -246,14 +246,14 @@ class Comparison(NamedEntries[Compared]):
 
     @property
     def _metrics(self) -> list[Metric]:
-        """What was asked for, and what has better values; of predictions only where these differ."""
+        """Requested metrics, and metrics with a direction; metrics of predictions only if these differ."""
         usual = [
             metric for metric in in_tables(self.methods[0].metrics) if metric.direction is not None or not metric.by_default
         ]
         return [metric for metric in usual if self.predictions_differ or not (metric.of_predictions and metric.by_default)]
 
     def _header(self, metric: Metric, *, is_difference: bool = False) -> str:
-        """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
+        """The title of a column; the ECE has an asymmetric interval in place of a standard error."""
         unit = " in points" if is_difference and metric.in_percent else ""
         interval = f", {100 * self.level:g} %" + ("" if is_difference else " interval")
         return f"{metric.shown}{unit}{interval if _is_ece(metric) else ''}"
@@ -273,7 +273,7 @@ class Comparison(NamedEntries[Compared]):
         return f"{two_decimals(100 * difference.value)} ({_in_points(difference.interval(self.level))})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
+        """Everything as plain numbers, texts, lists and dictionaries; numbers that are not finite are None."""
         own = ("n_validation", "n_test", "is_test", "level", "floor")
         tests = {}
         for name, test in self.tests.items():
@@ -302,14 +302,14 @@ class Comparison(NamedEntries[Compared]):
 
 
 def _question(metric: Metric) -> str:
-    """The table that a metric is in: calibration on average, calibration of single classes, and how good the scores are."""
+    """The table of a metric: calibration on average, calibration of single classes, or quality of the scores."""
     if not metric.by_default:
         return "scores"
     return "classes" if metric.n_classes is not None else "calibration" if metric.of_bins is not None else "scores"
 
 
 def _is_ece(metric: Metric) -> bool:
-    """Whether it is made of bins, and has an interval that is not symmetric."""
+    """Whether the metric is computed from bins, so that its interval is asymmetric."""
     return metric.of_bins is not None and not metric.is_signed
 
 
@@ -321,4 +321,4 @@ _TESTS_IN_FILES = {
     "score_test": ("temperature", "method", "gap", "se", "se_from", "statistic", "p_value", "n_samples"),
     "temperature_test": ("ec", "ts", "log_ratio", "se", "statistic", "p_value", "j", "n_samples"),
 }
-"""The keys that JSON and reports have for tests: "gap" is the value, "statistic" a number, and "method" the condition."""
+"""The keys for tests in JSON and reports: "gap" is the value, "statistic" a number, and "method" the condition."""

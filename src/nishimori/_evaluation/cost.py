@@ -1,4 +1,4 @@
-"""What decisions cost: the mean cost of the action that calibrated probabilities say is the cheapest."""
+"""The cost of decisions: the mean cost of the action that is cheapest by the calibrated probabilities."""
 
 from math import isfinite
 from typing import Any
@@ -14,7 +14,7 @@ from nishimori.errors import InputError
 
 
 class Cost(Metric):
-    """Mean cost of the action whose expected cost is the lowest by the probabilities.
+    """Mean cost of the action with the lowest expected cost.
 
     Deciding is one line: ``(probabilities @ costs.T).argmin(axis=1)``. Pass the metric to `evaluate`, `compare` or `gate`,
     which give its standard error, and its paired difference from no calibration.
@@ -61,16 +61,16 @@ class Cost(Metric):
 
     @property
     def shown(self) -> str:
-        """What tables call it."""
+        """The title in tables."""
         return self.label.replace("_", " ")
 
     def check(self, data: Rows) -> None:
-        """Refuse costs of another number of classes."""
+        """Refuse costs for another number of classes."""
         n_actions, n_classes = len(self.costs), len(self.costs[0])
         if n_classes != data.n_classes:
             raise InputError("costs", f"have {data.n_classes} columns, one per class", got=n_classes)
         if self.against_argmax and n_actions < n_classes:
-            raise InputError("costs", f"begin with {n_classes} rows, the answers of the classes in order", got=n_actions)
+            raise InputError("costs", f"begin with {n_classes} rows, one answer per class in order", got=n_actions)
 
     def of_rows(self, predictions: Predictions) -> HostArray:
         """The cost of each row."""

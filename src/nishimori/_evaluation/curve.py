@@ -1,4 +1,4 @@
-"""How loss, confidence and calibration error depend on the temperature: the paper's first figure as numbers."""
+"""Compute how loss, confidence and calibration error depend on the temperature: the paper's first figure as numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def temperature_curve(
 
 @question("has no rows to measure")
 def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int) -> list[Scorecard]:
-    """Measure scorecards on a grid of temperatures around those of interest, from one reading.
+    """Measure scorecards on a grid around the temperatures of interest, from one reading.
 
     The grid has factors of 2^(1/12), so that every temperature has one in the grid of twice its value. Power sums at β and at
     2β give the Brier score, and the kernels get those at 2β by squaring. So the whole grid costs as much as twelve
@@ -150,7 +150,7 @@ def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int) -> list[Sc
 
 
 def _grid_around(chosen: Sequence[float], n_logits: int) -> list[float]:
-    """Temperatures around those of interest, T = 1 among them: 2^(j/12) for whole numbers j, or fewer per octave."""
+    """A grid around the temperatures of interest, with T = 1: 2^(j/12) for whole numbers j, or fewer per octave."""
     low, high = log2(min([1.0, *chosen]) / REACH), log2(max([1.0, *chosen]) * REACH)
     for per_octave in _PER_OCTAVE[2 if n_logits >= _LARGE else 0 :]:
         first, last = floor(per_octave * low), ceil(per_octave * high)

@@ -153,7 +153,7 @@ def _split(score: float, refinement: float, uncertainty: float, temperature: flo
 
 
 def _keep_claims(score: Score, beta: float, of: OneClaim, batch: Batch) -> Sums:
-    """Keep the claims of a batch, and sum their score: that of the probability that is given to what happened."""
+    """Keep the claims of a batch, and sum the scores of the probabilities of the outcomes."""
     predictions = Predictions(batch, beta)
     if of == "top":
         failed = batch.xp.where(predictions.right, predictions.doubt, predictions.top_probability)
@@ -164,7 +164,7 @@ def _keep_claims(score: Score, beta: float, of: OneClaim, batch: Batch) -> Sums:
 
 
 def _top_nll(predictions: Predictions) -> Array:
-    """Minus the logarithm of the confidence of right answers, and of one minus the confidence of wrong ones."""
+    """Minus the log of the confidence for right answers, and of one minus the confidence for wrong ones."""
     if predictions.batch.is_claim:
         return predictions.nll
     xp, rest = predictions.batch.xp, predictions.rest
@@ -189,7 +189,7 @@ def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | No
 
 
 def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
-    """The mean score of claims that are recalibrated by the isotonic regression of the other folds."""
+    """The mean score of claims after recalibration by isotonic regression on the other folds."""
     claimed, true, weights = outcomes.in_order()
     if len(claimed) < 2 * cv:
         raise InputError("cv", f"be at most half the number of samples, {len(claimed)}", got=cv)
@@ -213,7 +213,7 @@ def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
 
 
 def _mean_score(score: Score, levels: Levels, probabilities: HostArray) -> float:
-    """The mean score if these probabilities are claimed at each level."""
+    """The mean score if each level claims these probabilities."""
     failed = levels.weight - levels.true
     if score == "brier":
         rows = levels.true * (1 - probabilities) ** 2 + failed * probabilities**2
@@ -240,7 +240,7 @@ def _weigh_classes(batch: Batch) -> HostArray:
 
 
 def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decomposition:
-    """The decomposition of the mean score of all classes at one temperature, by the temperature of the least score."""
+    """Decompose the mean score of all classes at one temperature, by the temperature with the lowest score."""
     tried = np.append(temperature, temperature * _FACTORS)
     at_each, frequencies, zeros = data.gather(
         together(partial(_score_at, score, tuple(tried)), _weigh_classes, count_zeros)
@@ -257,7 +257,7 @@ def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decompositi
 
 
 def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tuple[float, float]:
-    """The temperature of the least score, and that score: from the best one that was tried and its two neighbours."""
+    """The temperature with the lowest score, and that score, from the best point of the grid and its two neighbours."""
     for _ in range(_PASSES):
         best = int(np.argmin(values))
         low, high = max(best - 1, 0), min(best + 1, len(tried) - 1)

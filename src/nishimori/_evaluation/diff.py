@@ -1,4 +1,4 @@
-"""Two data sets compared by what was measured on each, such as yesterday and today: which metrics differ significantly.
+"""Compare the metrics of two data sets, such as yesterday's and today's: which ones differ significantly.
 
 The samples of both are taken to be independent, so a difference has the variance of both values together. What two methods do
 to the same samples is another question, which `compare` answers.
@@ -49,7 +49,7 @@ _NO_SHARES = ("temperature", "nll", "nll_after")
 _MEANS = ("accuracy", "gap", "nll", "positive_gap")
 
 _SAME_TITLES = (
-    "`old` and `new` are about the same rows, but their samples must be independent: p-values mean nothing here. To compare "
+    "`old` and `new` are about the same rows, but samples must be independent: these p-values are not valid. To compare "
     "methods on the same samples use compare."
 )
 # Calibration errors, whose intervals are not symmetric.
@@ -63,7 +63,7 @@ _METHODS = ("adaptive", "ec", "ts")
 
 
 class _Value(NamedTuple):
-    """A number, its standard error, and the errors below and above it where they are not the same; None where not known."""
+    """A number, its standard error, and the errors below and above it if they differ; None if not known."""
 
     value: float
     se: float | None
@@ -108,7 +108,7 @@ class MetricChange:
 
     @property
     def title(self) -> str:
-        """What tables call the metric."""
+        """The metric's title in tables."""
         return _TITLES[self.name]
 
 
@@ -145,7 +145,7 @@ class MetricChanges(NamedEntries[MetricChange]):
 
     @property
     def table(self) -> Tabular:
-        """All metrics as they are shown; shares in percent, and their differences in percentage points."""
+        """All metrics as text: shares in percent, and their differences in percentage points."""
         return Tabular(("", "old", "new", "new − old", "p", ""), [_cells(change) for change in self.changes])
 
     @property
@@ -154,7 +154,7 @@ class MetricChanges(NamedEntries[MetricChange]):
         tested = [change for change in self.changes if change.p_value is not None]
         alpha = f"{100 * (1 - self.level):.3g} %"
         if not tested:
-            return "No metric has a standard error on both sides, so that no difference can be judged."
+            return "No metric has a standard error in both data sets, so no difference can be judged."
         if not self.different:
             if len(tested) == 1:
                 return f"{tested[0].title} does not differ significantly (level {alpha})."
@@ -181,7 +181,7 @@ class MetricChanges(NamedEntries[MetricChange]):
 
 
 def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
-    """Which metrics differ significantly between two data sets, such as those of yesterday and today.
+    """Find the metrics that differ significantly between two data sets, such as yesterday's and today's.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
         names = [", ".join(side.temperatures) for side in (first, second)]
         remedy = "Pass two files of the same kind."
         if all(names):
-            remedy = f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
+            remedy = f"T comes from {names[0]} in one and from {names[1]} in the other: use the same method for both."
         raise InputError("`old` and `new`", "have a metric in common", remedy=remedy)
     sizes = (first.n_samples, second.n_samples)
     differences = {
@@ -247,7 +247,7 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
 
 
 def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) -> Difference:
-    """New minus old; the error is that of a difference of independent numbers, on the sides that face each other.
+    """New minus old, with the error of a difference between independent numbers, on the sides that face each other.
 
     ``sizes`` are the numbers of samples of means.
     """
@@ -265,7 +265,7 @@ def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) 
 
 
 class Measured(NamedTuple):
-    """What one side has: metrics by the names of the rows, T by method, the number of samples, and which data it is about."""
+    """One of the two data sets: metrics by row name, T by method, the number of samples, and the digest of the data."""
 
     values: dict[str, _Value]
     temperatures: dict[str, _Value]
@@ -277,7 +277,7 @@ class Measured(NamedTuple):
 
 @question("has no metrics to compare")
 def measured_in(source: Any, name: str) -> Measured:
-    """What a scorecard, or the JSON of a command, holds; ``name`` is the argument's."""
+    """The content of a scorecard, or of a command's JSON; ``name`` is the name of the argument."""
     if isinstance(source, Scorecard):
         return Measured(values_of_card(source), {}, source.n_samples, data_digest=source.data_digest)
     if isinstance(source, Mapping):
@@ -285,11 +285,11 @@ def measured_in(source: Any, name: str) -> Measured:
             try:
                 measured = kind(source)
             except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-                must = "be the JSON that a command has written"
-                raise InputError(name, must, got="one with parts missing or changed") from None
+                must = "be JSON written by a command"
+                raise InputError(name, must, got="JSON with missing or changed parts") from None
             if measured is not None:
                 return measured
-    got = f"a {type(source).__name__}" if not isinstance(source, Mapping) else "a mapping of something else"
+    got = f"a {type(source).__name__}" if not isinstance(source, Mapping) else "another mapping"
     raise InputError(name, "be a Scorecard, a Sketch, or the JSON of a report, of eval or of a calibration", got)
 
 
@@ -300,7 +300,7 @@ def values_of_card(card: Scorecard) -> dict[str, _Value]:
 
 
 def _ends(intervals: Mapping[str, Any]) -> dict[str, Any]:
-    """The intervals of calibration errors by the names of their ends."""
+    """The intervals of calibration errors, by the names of their ends."""
     return {
         f"{name}_{end}": (intervals.get(name) or (None, None))[place]
         for name in _ECES
@@ -309,7 +309,7 @@ def _ends(intervals: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_report(content: Mapping[str, Any]) -> Measured | None:
-    """Of the model as it is, and after the recommended method."""
+    """From a report: the uncalibrated model, and the model after the recommended method."""
     if not {"methods", "slider", "verdict", "data"} <= set(content):
         return None
     rows = {row["method"]: row for row in content["methods"]}
@@ -325,7 +325,7 @@ def _of_report(content: Mapping[str, Any]) -> Measured | None:
 
 
 def _of_evaluation(content: Mapping[str, Any]) -> Measured | None:
-    """Of what ``nishimori eval --json`` prints: T is that of the calibration, and not of these data."""
+    """From the output of ``nishimori eval --json``: T belongs to the calibration, not to these data."""
     before, after = content.get("before"), content.get("after") or {}
     if not (isinstance(before, Mapping) and isinstance(after, Mapping) and "n_samples" in content):
         return None
@@ -336,7 +336,7 @@ def _of_evaluation(content: Mapping[str, Any]) -> Measured | None:
 
 
 def _of_calibration(content: Mapping[str, Any]) -> Measured | None:
-    """Of a file that ``fit`` writes, or of what ``fit --json`` prints: the temperature only."""
+    """From a file that ``fit`` writes, or from the output of ``fit --json``: the temperature only."""
     map_, provenance = content.get("map"), content.get("provenance", content)
     if not (isinstance(map_, Mapping) and isinstance(provenance, Mapping) and isinstance(provenance.get("method"), str)):
         return None
@@ -346,12 +346,12 @@ def _of_calibration(content: Mapping[str, Any]) -> Measured | None:
 
 
 def _of_card(content: Mapping[str, Any]) -> Measured | None:
-    """Of what `Scorecard.to_dict` returns."""
+    """From the dictionary that `Scorecard.to_dict` returns."""
     return Measured(_of_numbers(content, ""), {}, content.get("n_samples")) if {"accuracy", "nll"} <= set(content) else None
 
 
 def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
-    """The metrics of a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is that of intervals."""
+    """The metrics from a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is for intervals."""
     pairs = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in _MEANS}
     if pairs["accuracy"][0] is None and numbers.get("error") is not None:
         pairs["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
@@ -371,7 +371,7 @@ def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> 
 
 
 def values_with_errors(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
-    """The pairs whose value is a finite number; an error that is none is not known."""
+    """The pairs with a finite value; an error that is not finite counts as unknown."""
     errors = {name: float(error) if _is_number(error) else None for name, (_, error) in pairs.items()}
     return {name: _Value(float(value), *[errors[name]] * 3) for name, (value, _) in pairs.items() if _is_number(value)}
 

@@ -1,4 +1,4 @@
-"""What two calibrations of the same rows differ by, and whether that is significant.
+"""Measure how two calibrations of the same rows differ, and whether the differences are significant.
 
 Scores of the same rows vary together, so the difference of two metrics is much surer than each of them: its error is that of
 the mean of the differences row by row.
@@ -30,12 +30,12 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 MOST_BINS = 1000
-"""Bins for which differences are computed: the covariance of their gaps takes 32 MB."""
+"""The most bins for which differences are computed: the covariance of their gaps takes 32 MB."""
 
 
 @dataclass(frozen=True)
 class MeasuredMaps:
-    """What was measured after each of several maps, by their names, as far as the data tell.
+    """Measurements after each of several maps, by name, as far as the data allow.
 
     ``gaps`` are those of predicted classes and of groups. ``changed`` are the weighted shares of rows for which a map predicts
     another class than the model as it is. ``caveat`` says what the data do not tell; empty if there is nothing. Differences are
@@ -53,12 +53,12 @@ class MeasuredMaps:
     _computed: dict[tuple[str, str, str], Difference] = field(default_factory=dict, repr=False)
 
     def differences(self, first: str, second: str) -> dict[str, Difference]:
-        """What the second map differs by from the first, by the name of the metric; empty where that is not known."""
+        """Second map minus first, by the name of the metric; empty if that is not known."""
         named = {metric.label: self.difference(first, second, metric.label) for metric in self.metrics}
         return {name: difference for name, difference in named.items() if difference is not None}
 
     def difference(self, first: str, second: str, metric: str) -> Difference | None:
-        """What the second map differs by from the first in one metric; None where that is not known."""
+        """Second map minus first in one metric; None if that is not known."""
         key = first, second, metric
         if key not in self._computed and (first, second) in self.pairs:
             chosen = next(own for own in self.metrics if own.label == metric)
@@ -69,11 +69,11 @@ class MeasuredMaps:
 
     @cached_property
     def _by_metric(self) -> dict[str, dict[Metric, Any]]:
-        """What each metric is made of after each map."""
+        """The sums that each metric is computed from, after each map."""
         return {name: own.by_metric(self.metrics) for name, own in self.sums.items()}
 
     def _by_pair(self, first: str, second: str) -> dict[Metric, Any]:
-        """What tells of each metric how both maps vary together."""
+        """For each metric, the sums that show how both maps vary together."""
         before, after, (together, kept) = self.sums[first], self.sums[second], self.pairs[first, second].items
         with np.errstate(invalid="ignore"):  # two infinite losses
             errors = np.sqrt(together.around(after.means - before.means)) / before.weight
@@ -94,7 +94,7 @@ def measure_maps(
     metrics: tuple[Metric, ...] | None = None,
     zero: float | None = None,
 ) -> MeasuredMaps:
-    """Measure scorecards after each map, what the second map of each pair differs by from the first, and gaps, in one pass.
+    """Measure scorecards after each map, differences within each pair of maps, and gaps, in one pass.
 
     All pairs are measured by default. ``groups`` has the names of the groups whose gaps are measured, by what makes a group;
     ``level`` is that of these gaps. ``zero`` replaces probabilities of 0 in losses, where a floor is known; otherwise these are
@@ -126,14 +126,14 @@ def measure_maps(
 
 @question("has no report")
 def absent_parts(data: Rows) -> list[dict[str, str]]:  # noqa: ARG001 - rows have all parts
-    """List what a report does not have of these data, as ``what``, and ``why``."""
+    """List what a report lacks for these data, each with ``what`` and ``why``."""
     return []
 
 
 def _sum_pair(
     first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], metrics: Sequence[Metric]
 ) -> Sums:
-    """Sum how the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
+    """Sum how the metrics of two maps vary together: the spread of differences per row, and the metrics' own sums."""
     with np.errstate(invalid="ignore"):  # two infinite losses
         differences = [b - a for a, b in zip(*rows, strict=True)]
     kept = tuple(metric.pair(first, second) for metric in metrics if not metric.is_mean)
@@ -164,7 +164,7 @@ def _compare(
 
 
 def _changed_weight(map_: Map, predictions: Predictions, batch: Batch) -> float:
-    """The weight of the rows for which another class is predicted after a map than before it."""
+    """The weight of the rows for which a map changes the predicted class."""
     if map_.keeps_predictions:
         return 0.0
     # Before the map the rows are those of the batch: of equal maxima both take the first.

@@ -1,4 +1,4 @@
-"""`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
+"""`gate`: check a model against bounds, and say whether the data prove that it keeps or exceeds them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from nishimori._evaluation.threshold import Threshold
 
 SUITE = "nishimori gate"
-"""The name of the checks among the tests of a pipeline."""
+"""The name of the test suite in a pipeline."""
 
 TABLE_HEADERS = ("check", "verdict", "what was found")
 """The columns of the table with a sentence per check."""
 
 MIN_SAMPLES = 100
-"""How many independent samples a verdict needs. With fewer, an accuracy of 50 % has limits more than ten points away."""
+"""The fewest independent samples for a verdict. With fewer, an accuracy of 50 % has limits more than ten points away."""
 
 NLL_CAP = 10.0
-"""In nats: a larger loss, of a true class of probability 5e-5 or less, counts as this one where a pass is judged."""
+"""In nats: to judge a pass, a larger loss (a true class of probability 5e-5 or less) counts as this one."""
 
 MOST_LEVEL = 1 - 1e-9
 """The largest level: those of several checks, and of many groups, must not round to 1."""
@@ -72,7 +72,7 @@ _SHOWN |= dict.fromkeys(("inconclusive", "cannot be judged", "error"), ("error",
 
 
 class CheckOutcome(NamedTuple):
-    """One check: what was asked, how it ended, and a sentence with its numbers; ``allowed`` if it stops nothing."""
+    """One check: the bound, the verdict, and a sentence with its numbers; ``allowed`` if it does not stop the release."""
 
     title: str
     verdict: Verdict | Literal["error"]
@@ -81,13 +81,13 @@ class CheckOutcome(NamedTuple):
 
     @property
     def shown_as(self) -> tuple[str, str]:
-        """The element of JUnit's XML, and the command of GitHub."""
+        """The JUnit XML element, and the GitHub command."""
         return _SHOWN["allowed" if self.allowed else self.verdict]
 
 
 @dataclass(frozen=True, repr=False)
 class Gate(NamedEntries[Check]):
-    """The checks of a model, and whether it may pass. ``print`` shows one line per check.
+    """The checks of a model, and whether it passes. ``print`` shows one line per check.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def gate(
     strategy: Strategy = "uniform",
     **options: Unpack[RowOptions],
 ) -> Gate:
-    """Whether a model keeps its bounds, does not, or the data do not tell.
+    """Decide whether a model keeps its bounds, exceeds one, or the data do not decide.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def gate(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to check, and how; it is checked itself, before any data are read."""
+    """What to check, and how; validated before any data are read."""
 
     bounds: Mapping[Any, float] | None
     level: float
@@ -289,12 +289,12 @@ class Wanted:
     def __post_init__(self) -> None:
         whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) > MOST_LEVEL:
-            raise InputError("level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which no data prove anything")
+            raise InputError("level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which data can prove nothing")
         positive("nll_cap", self.nll_cap)
         if self.min_coverage is not None:
             between("min_coverage", self.min_coverage, 0, 1)
             if self.max_risk is None:
-                raise InputError("min_coverage", "come with `max_risk`, the share of wrong answers that it is about")
+                raise InputError("min_coverage", "be passed together with `max_risk`, the allowed share of wrong answers")
         if self.max_risk is not None and not 0 < between("max_risk", self.max_risk, 0, 1) < 1:
             raise InputError("max_risk", "be a share between 0 and 1, such as 0.05", got=repr(self.max_risk))
         for limit in self.limits:
@@ -355,12 +355,12 @@ class CertifiedCoverage(Metric):
     in_percent = True
 
     def of_rows(self, predictions: Predictions) -> Any:
-        """It is no mean of rows: `threshold` measures it."""
+        """Raise: this is no mean over rows; `threshold` measures it."""
         raise NotImplementedError
 
 
 def _check_of_threshold(certificate: "Threshold", wanted: Wanted) -> Check:
-    """Whether a threshold is certified, and answers enough."""
+    """Check whether a threshold is certified and covers enough answers."""
     assert wanted.max_risk is not None, "which asks for it"
     limit = MetricBound(CertifiedCoverage(), wanted.min_coverage or 0.0)
     of_risk = f"at most {100 * wanted.max_risk:g} % wrong"
@@ -368,14 +368,14 @@ def _check_of_threshold(certificate: "Threshold", wanted: Wanted) -> Check:
         why = f"no threshold is certified at {100 * wanted.max_risk:g} %: {certificate.why.rstrip('.')}"
         return Check(limit, 0.0, nan, nan, wanted.level, wanted.level, certificate.n_samples, reason=why)
     if certificate.coverage_low is None and wanted.min_coverage:
-        why = "the coverage of clusters has no limit here; leave out the least coverage"
+        why = "coverage has no limits for clusters; leave out the least coverage"
         return Check(limit, certificate.coverage, nan, nan, wanted.level, wanted.level, certificate.n_samples, reason=why)
     low, about = certificate.coverage_low or 0.0, f"confidence of at least {certificate.confidence:.4g}, {of_risk}"
     return Check(limit, certificate.coverage, low, 1.0, wanted.level, wanted.level, certificate.n_samples, about)
 
 
 def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, float], Check], level: float) -> tuple[Check, ...]:
-    """All checks; those that fail do so at levels with which a good model rarely fails any of them.
+    """All checks; each fails at a level chosen so that a good model rarely fails any of them.
 
     The limits of k checks have the level 1 - (1 - level)/k, and those of the others a lower one once some have failed. S. Holm,
     Scand. J. Stat. 6 (1979) 65.
@@ -393,7 +393,7 @@ def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, flo
 
 
 def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted) -> str:
-    """Why the data cannot be held against any bound; empty if they can."""
+    """Why the data cannot be judged at all; empty if they can."""
     number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, card.cluster_name)
     # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
     effective = round(1 / card["gap"].squares)
@@ -403,7 +403,7 @@ def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted) -> s
     if number < wanted.min_samples:
         reason = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"
         if weighted:
-            reason = f"the weights leave the information of {number} {what}{'s' * (number != 1)}"
+            reason = f"the weights reduce the information to {number} {what}{'s' * (number != 1)}"
         return f"{reason}, and at least {wanted.min_samples} are needed"
     if is_constant(data, map_, card.confidence, card.confidence_se):
         return "the model gives the same probabilities for every sample"
@@ -411,7 +411,7 @@ def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted) -> s
 
 
 class LossOfSamples(Metric):
-    """The NLL of each sample, which is kept: 16 bytes per sample, or 24 with clusters."""
+    """The NLL of each sample, kept in 16 bytes per sample, or 24 with clusters."""
 
     name = "nll_of_samples"
     needs = "label"
@@ -422,7 +422,7 @@ class LossOfSamples(Metric):
         return KeptRows.from_predictions(predictions, -predictions.log_likelihood)
 
     def of_sums(self, sums: KeptRows) -> tuple[float, None]:
-        """Their mean; its standard error is that of the NLL."""
+        """The mean loss, with the standard error of the NLL."""
         values, weights = sums.columns
         return float(weights @ values / weights.sum()), None
 
@@ -433,14 +433,14 @@ class LossOfSamples(Metric):
 
 @dataclass(frozen=True)
 class _OutputRange(Sum):
-    """The least and the largest probability of each class; those of further rows add."""
+    """The lowest and the highest probability of each class; ``+`` pools two sets of rows."""
 
     low: HostArray = field(metadata=combined_by(np.minimum))
     high: HostArray = field(metadata=combined_by(np.maximum))
 
 
 def _find_range(map_: Map, batch: Batch) -> _OutputRange:
-    """Find the least and the largest probability of each class in a batch after a map."""
+    """Find the lowest and the highest probability of each class in a batch after a map."""
     mapped, beta = apply_map(map_, batch)
     probabilities, _ = class_probabilities(beta * mapped.double)
     return _OutputRange(probabilities.min(axis=0), probabilities.max(axis=0))
@@ -448,7 +448,7 @@ def _find_range(map_: Map, batch: Batch) -> _OutputRange:
 
 @question("has no rows to look at")
 def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float | None) -> bool:
-    """Say whether the model gives all rows the same probabilities, up to rounding.
+    """Whether the model gives all rows the same probabilities, up to rounding.
 
     Rows are read only where the confidence hardly varies: its standard error is at most its standard deviation.
     """

@@ -1,4 +1,4 @@
-"""Which groups of samples are off: confidence minus accuracy of each predicted class, or of each group that is named."""
+"""Find miscalibrated groups: confidence minus accuracy of each predicted class, or of each named group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +95,7 @@ class GroupGaps(NamedEntries[GroupGap]):
         return self.gaps.corrected
 
     def interval(self) -> Interval:
-        """The mean of abs(gap) of infinitely many samples that the data leave possible, as a named tuple (low, high)."""
+        """The range of the true mean of abs(gap) that the data leave possible, as a named tuple (low, high)."""
         return self.gaps.interval(self.level)
 
     @cached_property
@@ -109,7 +109,7 @@ class GroupGaps(NamedEntries[GroupGap]):
 
     @property
     def table(self) -> Tabular:
-        """All groups as they are shown."""
+        """All groups as text."""
         headers = ("n", "confidence", "accuracy", "gap in points", "significant")
         return Tabular(("class" if self.by == "prediction" else "group", *headers), [_row(group) for group in self.worst_first])
 
@@ -164,7 +164,7 @@ def group_gaps(
     level: float = 0.95,
     **options: Unpack[RowOptions],
 ) -> GroupGaps:
-    """Confidence minus accuracy of each group of samples, with standard errors, and which of them are significant.
+    """Confidence minus accuracy of each group of samples, with standard errors and significance.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> Gro
 
 
 def holm(p_values: list[float]) -> HostArray:
-    """P-values such that rejecting those below α rejects a true hypothesis in at most a share α of all cases.
+    """Adjusted p-values: rejecting those below α rejects any true hypothesis in at most a share α of cases.
 
     S. Holm, Scand. J. Stat. 6 (1979) 65.
     """

@@ -1,4 +1,4 @@
-"""One-sided limits: a number below and one above what was measured, each on the wrong side of the truth at the stated rate.
+"""One-sided limits below and above a measured value, each on the wrong side of the truth at the stated rate.
 
 An interval of 90 % has a one-sided limit of 95 % at each end. What these limits add to intervals is that they hold near zero,
 where a size |x| cannot be smaller, and for few right or few wrong answers, of which a normal distribution knows too little.
@@ -69,12 +69,12 @@ _HALVINGS_OF_BETS = 7
 
 
 def one_sided(level: float) -> float:
-    """The level of the two-sided interval whose ends are one-sided limits of ``level``, from 0.5 to 1."""
+    """The level of the two-sided interval that has one-sided limits of ``level``, from 0.5 to 1, as ends."""
     return 2 * level - 1
 
 
 def shared(level: float, number: int) -> float:
-    """The level at which each of so many limits is wrong so rarely that any of them is as rarely as ``level`` says."""
+    """The level for each of this many limits at which all of them hold together with probability ``level``."""
     return min(1 - (1 - level) / number, 1 - 1e-15)  # no level is 1
 
 
@@ -88,7 +88,7 @@ def limits_of_share(share: float, number: float, level: float) -> Interval:
 
 
 def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> tuple[HostArray, HostArray]:
-    """Lower and upper limits of abs(confidence - accuracy) of some groups, each end at a level of its own.
+    """Lower and upper limits of abs(confidence - accuracy) of some groups, with separate levels for the two ends.
 
     ``measured`` has the rows confidence, accuracy, standard error of their difference, and number of samples. Limits are
     further away the fewer answers are wrong, or right, and so few that hardly any are widen them to those that the exact limits
@@ -107,12 +107,12 @@ def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> 
 
 
 def are_few(shares: HostArray, numbers: HostArray) -> HostArray:
-    """Whether shares of so many samples are of so few, or of all but so few, that exact limits are needed."""
+    """Whether shares of this many samples are so close to 0 or 1 that exact limits are needed."""
     return numbers * np.minimum(shares, 1 - shares) * (1 + 1e-9) < FEW  # which rounding must not decide
 
 
 def limits_of_ece(gaps: BinnedGaps, gap: tuple[float, float], share: float, level: float) -> tuple[float, float]:
-    """Limits of an ECE from its bins and from the limits of the gap of all samples; ``share`` is that of claims that came true.
+    """Limits of an ECE from its bins and the limits of the overall gap; ``share`` is the share of claims that came true.
 
     They are further away the fewer claims are true, or false. The ECE is at least the size of the gap, so its upper limit is at
     least that of the gap. Where hardly any claims are true, or false, the errors of bins are not known, and only what the lower
@@ -125,7 +125,7 @@ def limits_of_ece(gaps: BinnedGaps, gap: tuple[float, float], share: float, leve
 
 
 def stretch(shares: HostArray, numbers: HostArray, level: float) -> HostArray:
-    """How much further than a normal limit the exact upper limit of a share is, or of its complement if that is smaller.
+    """How much the exact upper limit of a share (or of its complement, if smaller) exceeds the normal limit.
 
     A normal limit forgets that few wrong answers are rarely many by chance, but many rarely few. Where none is wrong it is 1.
     """
@@ -184,7 +184,7 @@ class Losses:
 
     @classmethod
     def from_values(cls, values: HostArray, weights: HostArray, *, counts: bool) -> "Losses":
-        """Losses in any order with weights, of which only ratios matter unless they are ``counts`` of samples."""
+        """Losses in any order, with weights; only ratios of weights matter, unless they are ``counts`` of samples."""
         order = np.lexsort((weights, values))
         values, weights = values[order], weights[order]
         if counts:  # copies are bet on at different times, as other samples are
@@ -199,7 +199,7 @@ class Losses:
 
     @cached_property
     def _orders(self) -> HostArray:
-        """Several permutations, whose seed is a digest of the losses that does not depend on how they were rounded."""
+        """Several permutations, seeded by a digest of the losses that does not depend on rounding."""
         n = len(self.values)
         digest = sha256(f"{n} {self.mean:.6e} {self.weights @ self.values**2:.6e}".encode()).digest()
         rng = np.random.default_rng(int.from_bytes(digest, "little"))
@@ -227,13 +227,13 @@ class Losses:
 
     @property
     def _se(self) -> float:
-        """A normal standard error of the mean, near which to look for limits."""
+        """The normal standard error of the mean, as a scale for the search for limits."""
         return float(np.sqrt(self.weights**2 @ (self.values - self.mean) ** 2) / self.weights.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """Losses in some orders, cut into rounds with one bet each, and what is known before each round."""
+    """Losses in some orders, cut into rounds with one bet each, and the statistics before each round."""
 
     values: HostArray  # (orders, losses)
     weights: HostArray
@@ -258,13 +258,13 @@ class Game:
         return cls(values, weights, edges, np.maximum(squares, 0))
 
     def excess(self, mean: float, sign: float, most: float, level: float) -> float:
-        """The logarithm of the mean capital at the end, over that which disproves ``mean`` at a level."""
+        """The logarithm of the mean final capital, relative to the capital that disproves ``mean`` at a level."""
         capital = self.capital(mean, sign, most, level)
         largest = capital.max()
         return float(largest + np.log(np.exp(capital - largest).mean()) + log(1 - level))
 
     def capital(self, mean: float, sign: float, most: float, level: float) -> HostArray:
-        """The logarithm of the capital of each order at the end, with bets of at most ``most``; 1 bets on larger losses."""
+        """The logarithm of the final capital of each order, with bets of at most ``most``; sign 1 bets on larger losses."""
         goal = -log(1 - level) + (log(2) if len(self.values) > 1 else 0.0)
         capital, total = np.zeros(len(self.values)), self.edges[-1]
         # The first bets take losses for rare ones of one nat, as if one sample had shown it.
@@ -279,7 +279,7 @@ class Game:
 
 
 def _samples(values: HostArray, counts: HostArray) -> HostArray:
-    """Each of some sorted losses as often as its count says.
+    """Sorted losses, each repeated as often as its count says.
 
     Of counts that are not whole, or are more than `_MOST_SAMPLES`, these are the losses at even steps through all of them, as
     many as the counts sum to: their mean is that of all, and they vary less than as many random ones.
@@ -291,7 +291,7 @@ def _samples(values: HostArray, counts: HostArray) -> HostArray:
 
 
 def _crossing(excess: Callable[[float], float], estimate: float, end: float, se: float) -> float:
-    """The mean at which the capital is just enough: between the estimate, which it does not disprove, and an end."""
+    """The mean that the capital only just disproves, between the estimate and an end of the range."""
     inside = max if end < estimate else min
     near, reach = estimate, (2 * se or abs(end - estimate) / 64) * (1 if end > estimate else -1)  # also of equal losses
     while excess(far := inside(estimate + reach, end)) <= 0:

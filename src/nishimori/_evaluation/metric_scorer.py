@@ -1,4 +1,4 @@
-"""A metric as scikit-learn's cross-validation and searches take it: a scorer, of which more is better."""
+"""A metric as a scorer for scikit-learn's cross-validation and searches: higher scores are better."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class MetricScorer(BaseScorer):  # type: ignore[misc]
         return True
 
     def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any, **options: Any) -> float:
-        """The metric with the sign that makes more better; of a difference, minus its size."""
+        """The metric with the sign that makes higher better; for a difference, minus its absolute value."""
         p: HostArray = method_caller(estimator, "predict_proba", X)
         names = ("predict_proba(X)", "y")
         rows = open_rows(p, y_true, input="probabilities", classes=estimator.classes_, names=names, **options)
@@ -36,7 +36,7 @@ class MetricScorer(BaseScorer):  # type: ignore[misc]
 
 
 def metric_scorer(metric: Metric) -> MetricScorer:
-    """The scorer of a metric; refuses one of which neither high nor low values are better."""
+    """The scorer of a metric; refuses a metric without a direction."""
     if metric.direction is None and not metric.is_signed:
-        raise InputError("metric", "be one of which high or low values are better", got=repr(metric.name))
+        raise InputError("metric", "be a metric for which high or low values are better", got=repr(metric.name))
     return MetricScorer(metric)

@@ -1,4 +1,4 @@
-"""How well the probabilities of each label agree with how often it is there: all decisions together, and label by label."""
+"""Measure how well each label's probabilities agree with its frequency: for all decisions together, and by label."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -112,7 +112,7 @@ class MultilabelScorecard(NamedEntries[LabelScore]):
 
     @property
     def table(self) -> Tabular:
-        """All labels as they are shown."""
+        """All labels as text."""
         headers = ("label", "n", "prevalence", "p minus prevalence in points", "gap in points", "significant", "ECE", "NLL")
         return Tabular((*headers, "Brier score", "T"), [_row(label) for label in self.worst_first])
 
@@ -128,7 +128,7 @@ class MultilabelScorecard(NamedEntries[LabelScore]):
     @property
     def _display(self) -> Display:
         title = f"{plural(self.overall.n_samples, 'decision')} about {plural(len(self), 'label')}"
-        notes = ("The gap is confidence minus accuracy, of p or 1 − p, whichever is larger.", self.summary)
+        notes = ("The gap is confidence minus accuracy, where the confidence is p or 1 − p, whichever is larger.", self.summary)
         return Display(title, (self.table,), notes, n_printed=PRINTED_ROWS)
 
     @property
@@ -169,7 +169,7 @@ def evaluate_multilabel(
     input: Input | None = None,
     floor: float | None = None,
 ) -> MultilabelScorecard:
-    """The scores of a model that decides about several labels independently: all decisions together, and each label.
+    """Scores of a model that decides about several labels independently: for all decisions together, and for each label.
 
     Parameters
     ----------
@@ -225,13 +225,13 @@ def evaluate_multilabel(
 
 
 def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
-    """The map of a fitted calibrator of labels; refuses anything else, and arguments that the calibrator has itself."""
+    """The map of a fitted multilabel calibrator; refuses anything else, and arguments that the calibrator determines."""
     if not isinstance(calibrator, MultilabelCalibrator) or not hasattr(calibrator, "maps_"):
         got = f"{calibrator!r:.60}"
         raise InputError("calibrator", "be a fitted MultilabelCalibrator", got, remedy="Call its `fit` first.")
     for name, value in options.items():
         if value is not None:
-            raise InputError(name, "be left out where `calibrator` is given, which has its own")
+            raise InputError(name, "be left out: `calibrator` already determines it")
     maps = LabelMaps(calibrator.maps_)
     return calibrator.maps_[0] if maps.is_shared else maps
 
@@ -239,7 +239,7 @@ def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
 def _scores_of(
     decided: GroupGaps, there: GroupGaps, losses: HostArray, calibrator: MultilabelCalibrator | None
 ) -> tuple[LabelScore, ...]:
-    """The scores of the labels that are known for some sample, from the gaps of their decisions and of their presence."""
+    """The scores of labels that are known for at least one sample, from the gaps of their decisions and of their presence."""
     pairs = [(gap.gap, gap.se) for gap in (*there, *decided)]
     adjusted = holm([1.0 if error == 0 else two_sided(gap / error) for gap, error in pairs])
     p_values = adjusted.reshape(2, -1).min(axis=0).tolist()

@@ -1,4 +1,4 @@
-"""Which of the compared methods to use: one choice, and another one for those whose predictions may change.
+"""Recommend one of the compared methods, and another one if predictions may change.
 
 This is the one place where a comparison becomes advice: the verdicts of `compare`, the report, the shell and JSON all take it
 from here, so that none of them can contradict another. Methods are told apart by what was measured; only the order of
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from nishimori._evaluation.comparison import Compared
 
 SIMPLEST_FIRST = ("adaptive", "ec", "ts", "intercept")
-"""The order in which methods of one temperature are recommended; the last one is for claims."""
+"""The order in which methods with one temperature are recommended; the last one is for claims."""
 
 Action = Literal["calibrate", "nothing", "leave", "open"]
 """Whether to calibrate: "calibrate" if some method has a significantly lower NLL than no calibration; "nothing" if none has,
 and nothing is wrong with the model as it is; "leave" if the simplest method makes it worse; "open" if the tests disagree."""
 
 PairedDifference = Callable[[str, str, str], Difference | None]
-"""Gives the paired difference of a second method from a first one in a metric; None from a sketch."""
+"""A function that gives the paired difference in a metric, second method minus first; None for a sketch."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class RecommendedMethod:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to do, from the NLL of all compared methods and from the tests of the model as it is.
+    """The recommendation, from the NLL of all compared methods and from tests of the uncalibrated model.
 
     Attributes
     ----------
@@ -121,14 +121,14 @@ class Recommendation:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods to speak about: the choice and the other one, or no calibration where there is no choice."""
+        """The methods to discuss: the choice and the other one, or no calibration if there is no choice."""
         return tuple(filter(None, (self.choice or self.as_is, self.other)))
 
 
 def recommend(
     rows: "Sequence[Compared]", difference: PairedDifference, level: float, *, off_in_validation: bool, in_sample: bool = False
 ) -> Recommendation:
-    """The recommendation from the methods that could be fitted.
+    """The recommendation from the fitted methods.
 
     ``off_in_validation`` if the confidence of the model as it is differs significantly from its accuracy on validation data;
     ``in_sample`` if methods were measured on the data that they were fitted to.
@@ -162,15 +162,15 @@ def recommend(
 OFF_IN_WORDS = {
     "gap": "mean confidence differs significantly from accuracy",
     "positive_gap": "the mean probability of the second class differs significantly from its share of the samples",
-    "ece": "the ECE is significantly larger than that of a calibrated model",
+    "ece": "the ECE is significantly larger than for a calibrated model",
     "classes": "the confidence of some predicted classes differs significantly from their accuracy",
     "groups": "the confidence of some groups differs significantly from their accuracy",
 }
-"""What can be significantly wrong with confidence, in the order in which it is looked for."""
+"""What can be significantly wrong with confidence, in the order of the checks."""
 
 
 def what_is_off(row: "Compared", level: float) -> str:
-    """What is significantly wrong with the confidence after a method: a key of `OFF_IN_WORDS`, or empty if nothing is."""
+    """The significant problem of the confidence after a method: a key of `OFF_IN_WORDS`, or empty."""
     card, z = row.card, normal_quantile(level)
     for name in ("gap", "positive_gap"):
         gap = card.estimates.get(name)
@@ -195,17 +195,17 @@ def _simplest(rows: "Sequence[Compared]") -> str | None:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What the paired differences between methods say at a level."""
+    """The conclusions from paired differences between methods at a level."""
 
     rows: "Mapping[str, Compared]"
     difference: PairedDifference
     level: float
     is_complete: bool = True
-    """Whether all methods may be compared: those of several parameters not on the data that they were fitted to."""
+    """Whether all methods may be compared: several parameters must not be judged on the data of their fit."""
 
     @property
     def names(self) -> list[str]:
-        """The methods in the order of sentences, whatever the order of the table: as it is, one temperature, others."""
+        """The methods in the order of sentences, whatever the table's order: none, one temperature, others."""
         first = [name for name, row in self.rows.items() if row.is_as_is]
         first += [name for name in SIMPLEST_FIRST if name in self.rows]
         return list(dict.fromkeys((*first, *self.rows)))
@@ -219,7 +219,7 @@ class _Choice:
         return any(self.p_value(first, name) is not None for name in self.rows if name != first)
 
     def lower(self, first: str, others: Sequence[str]) -> list[str]:
-        """Those whose NLL is significantly lower than that of the first, the lowest first."""
+        """The methods with a significantly lower NLL than the first one, the lowest first."""
         differences = {name: self.difference(first, name, "nll") for name in others if name != first}
         lower = [
             (its.value, name)
@@ -229,7 +229,7 @@ class _Choice:
         return [name for _, name in sorted(lower)]
 
     def best(self, start: str | None, names: Sequence[str]) -> str | None:
-        """The method that no other one has a significantly lower NLL than, reached from the simplest one.
+        """The method that no other one beats with a significantly lower NLL, starting from the simplest one.
 
         The lowest NLL of all need not be significantly lower than that of the simplest method while another one is. A step to
         the lowest that is, repeated, ends where none is.
@@ -252,7 +252,7 @@ class _Choice:
         return simplest.method, best.method
 
     def advice(self, name: str, reference: str) -> RecommendedMethod:
-        """What a method changes compared with the reference."""
+        """The changes of a method compared with the reference."""
         row, before = self.rows[name], self.rows[reference].card
         after = row.card
         is_other = name != reference
@@ -277,7 +277,7 @@ class _Choice:
 
 
 def _sentences(advice: Recommendation, choices: _Choice) -> list[str]:
-    """What to do, what the methods to use change, and what is not known."""
+    """Sentences: what to do, what the recommended methods change, and what is not known."""
     sentences = [_about_action(advice, choices)]
     if advice.action not in ("nothing", "leave"):
         sentences += _about_methods(advice, choices)
@@ -288,7 +288,7 @@ def _sentences(advice: Recommendation, choices: _Choice) -> list[str]:
 
 
 def _about_action(advice: Recommendation, choices: _Choice) -> str:
-    """That nothing has to be done, or why that is not said where no method has a significantly lower NLL."""
+    """Say that no calibration is needed, or why this is open although no method has a significantly lower NLL."""
     others = [name for name in choices.names if name != advice.as_is]
     if advice.action == "nothing":
         return (
@@ -308,7 +308,7 @@ def _about_action(advice: Recommendation, choices: _Choice) -> str:
 
 
 def _about_methods(advice: Recommendation, choices: _Choice) -> list[str]:
-    """A sentence for the choice and one for the other method; the first that has changes says what they are compared with."""
+    """A sentence for the choice and one for the other method; the first one with changes names the reference."""
     by_name = {method.method: method for method in (advice.simplest, advice.best) if method is not None}
     starts = {advice.choice: "If you calibrate, use" if advice.action == "open" else "Use"}
     starts |= {advice.other: "If predictions may change, use"}
@@ -329,7 +329,7 @@ def _about_methods(advice: Recommendation, choices: _Choice) -> list[str]:
 
 
 def _against_simplest(its: RecommendedMethod, advice: Recommendation, choices: _Choice) -> str:
-    """What is significantly lower or higher after the best method than after the simplest one; empty of the same method."""
+    """The significant differences between the best and the simplest method; empty if they are the same."""
     if advice.simplest is None or its.method == advice.simplest.method:
         return ""
     sentences, first = "", advice.simplest.method
@@ -342,7 +342,7 @@ def _against_simplest(its: RecommendedMethod, advice: Recommendation, choices: _
 
 
 def _about_others(advice: Recommendation, choices: _Choice) -> str:
-    """That no other method is better than the choice, or why that is not known."""
+    """Say that no other method is better than the choice, or why that is not known."""
     unknown = "Whether another method is better is not known, because "
     if not choices.is_complete:
         return f"{unknown}methods were measured on the data that they were fitted to. Pass test data."
@@ -353,12 +353,12 @@ def _about_others(advice: Recommendation, choices: _Choice) -> str:
 
 
 def _of_one_temperature(advice: Recommendation, choices: _Choice) -> list[str]:
-    """The methods of one temperature, the one that is recommended before others first."""
+    """The methods with one temperature, in the order of preference."""
     return [name for name in choices.names if _is_simple(choices.rows[name]) and name != advice.as_is]
 
 
 def _none_of(names: Sequence[str], *, start: bool = True) -> str:
-    """The subject and the verb of a sentence that denies something of each method: "none of ec and ts has"."""
+    """Subject and verb of a sentence that denies something for each method: "none of ec and ts has"."""
     if len(names) == 1:
         return f"{names[0]} does not have"
     return f"{'None' if start else 'none'} of {enumeration(names)} has"

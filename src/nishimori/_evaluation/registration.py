@@ -1,4 +1,4 @@
-"""One way to give a name to what is written outside the library: a method, a map, a metric."""
+"""Register methods, maps and metrics that users write, under a name."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nishimori.maps.map import Map
 
 
 def register(name: str, target: Any) -> None:
-    """Give a method, a map or a metric of your own a name in this process, under which it works like a built-in one.
+    """Register your own method, map or metric under a name in this process, so that it works like a built-in one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How many validation samples a temperature needs, from a fit to some."""
+"""Estimate how many validation samples a temperature needs, from a fit to fewer samples."""
 
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, repr=False)
 class RequiredSamples(Displayed):
-    """How many validation samples bring a temperature within a relative error. ``print`` shows a table and a sentence.
+    """The number of validation samples for a target relative error of T. ``print`` shows a table and a sentence.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class RequiredSamples(Displayed):
 
 
 def required_samples(target: float, pilot: Any, *, level: float | None = None, method: str | None = None) -> RequiredSamples:
-    """How many validation samples bring a temperature within a relative error, from a fit to fewer samples.
+    """Estimate how many validation samples bring a temperature within a relative error, from a fit to fewer samples.
 
     The standard error of log T falls as one over the square root of the number of samples, if further samples are like those
     of the pilot: of the same model and data, with weights and clusters of the same kind. The error of `AdaptiveConsistency`
@@ -119,14 +119,14 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
     quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))
     n_pilot, own, error = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
     if error is None:
-        raise InputError("pilot", "know the standard error of its temperature", got="none, as from a fixed temperature")
+        raise InputError("pilot", "have a temperature with a standard error", got="none, as from a fixed temperature")
     reached = quantile * error
     n = max(1, ceil(n_pilot * (reached / target) ** 2 * (1 - _ROUNDING)))
     return RequiredSamples(n, max(0, n - n_pilot), target, level, reached, n_pilot, own)
 
 
 def _of_temperatures(pilot: Temperatures, method: str | None) -> tuple[int, str, float | None]:
-    """The number of samples, one of both methods, and the standard error of its log T."""
+    """The number of samples, the chosen method, and the standard error of its log T."""
     name = "ec" if method is None else one_of("method", method, Method)
     T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
     if T is None:
@@ -137,7 +137,7 @@ def _of_temperatures(pilot: Temperatures, method: str | None) -> tuple[int, str,
 def _of_calibrator(pilot: Any, method: str | None) -> tuple[int, str, float | None]:
     """The number of samples, the method of a calibrator, and the standard error of its log T."""
     if method is not None:
-        raise InputError("method", "be left out where `pilot` is a calibrator, which has its own")
+        raise InputError("method", "be left out where `pilot` is a calibrator: it has its own method")
     T, n_samples = getattr(pilot, "temperature_", None), getattr(pilot, "n_samples_", None)
     if T is None or not n_samples:
         must = "be a calibrator that was fitted to samples, or the result of `temperatures`"

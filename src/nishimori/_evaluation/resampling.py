@@ -1,4 +1,4 @@
-"""Standard errors of metrics that are a function of all outcomes: by leaving out parts of the rows, or by drawing them again.
+"""Standard errors of metrics that depend on all outcomes, by a jackknife or a bootstrap over rows.
 
 The jackknife leaves out one of 100 random groups of rows at a time; it needs a smooth function of the data. The bootstrap draws
 as many rows as there are, 200 times, and needs less. Rows of one cluster stay together. The groups and the draws depend on the
@@ -29,7 +29,7 @@ _SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """Some numbers of each row, its weight and its cluster. Those of other rows add."""
+    """Some numbers of each row, its weight and its cluster; ``+`` pools two sets of rows."""
 
     parts: tuple[tuple[HostArray, ...], ...]  # the weight is last
     codes: tuple[HostArray | None, ...]
@@ -38,7 +38,7 @@ class KeptRows:
 
     @classmethod
     def from_predictions(cls, predictions: Predictions, *numbers: HostArray) -> "KeptRows":
-        """Those of one batch."""
+        """The numbers of one batch."""
         return cls(((*numbers, predictions.weights),), (predictions.clusters,), predictions.counts)
 
     def __add__(self, other: "KeptRows") -> "KeptRows":
@@ -65,12 +65,12 @@ class KeptRows:
         return _spread(self._replicates(metric, resampling), self._kind(resampling))
 
     def difference_se(self, first: "KeptRows", metric: OfOutcomes, resampling: Resampling) -> float:
-        """The standard error of the metric of these outcomes minus that of others of the same rows."""
+        """The standard error of the difference between the metrics of these and other outcomes of the same rows."""
         mine, theirs = (outcomes._replicates(metric, resampling) for outcomes in (self, first))
         return _spread(mine - theirs, self._kind(resampling))
 
     def _kind(self, resampling: Resampling) -> Resampling:
-        """A weight that stands for many samples cannot be left out as one, but drawn."""
+        """Draw units instead of leaving them out, because a weight may stand for many samples."""
         return "bootstrap" if self.counts else resampling
 
     def _replicates(self, metric: OfOutcomes, resampling: Resampling) -> HostArray:
@@ -105,7 +105,7 @@ class KeptRows:
 
 
 def _spread(replicates: HostArray, resampling: Resampling) -> float:
-    """The standard error that replicates of a metric tell."""
+    """The standard error from replicates of a metric."""
     if resampling == "bootstrap":
         return float(np.std(replicates, ddof=1))
     n = len(replicates)

@@ -39,10 +39,10 @@ from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
 ONE_SAMPLE = "there is only one sample."
-"""Why nothing of one sample has a standard error."""
+"""Why no metric of a single sample has a standard error."""
 
 BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
-"""What to do where one temperature leaves the second of two classes off."""
+"""What to do if one temperature leaves the second of two classes miscalibrated."""
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
@@ -149,7 +149,7 @@ class Scorecard(Displayed):
 
     @property
     def table(self) -> Tabular:
-        """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
+        """The metrics as text, with 95 % intervals; without the error, which is one minus the accuracy."""
         rows, eces = [], self.corrected
         for name, estimate in self.estimates.items():
             if name == "error" and "accuracy" in self.estimates:
@@ -184,7 +184,7 @@ class Scorecard(Displayed):
 
     @property
     def caveat(self) -> str:
-        """What has to be known before the numbers are read; empty if there is nothing."""
+        """A caveat to read before the numbers; empty if there is none."""
         return verdict_on_zeros(f"{self.n_at_zeros} of {self.n_samples} samples", "the NLL") if self.n_at_zeros else ""
 
     @property
@@ -264,7 +264,7 @@ class Scorecard(Displayed):
 
 
 def _interval_of(estimate: Estimate) -> str:
-    """The 95 % interval of a metric, as it is shown; empty if it is not known."""
+    """The 95 % interval of a metric as text; empty if it is not known."""
     if not estimate.se:
         return ""
     scale = 100 if estimate.metric.in_percent else 1
@@ -352,7 +352,7 @@ def evaluate(
 
 
 def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
-    """Warn where calibrators of one temperature, by their names, leave the second of two classes off; gives that sentence."""
+    """Warn if calibrators with one temperature leave the second of two classes miscalibrated; returns the sentence."""
     off = {name: card["positive_gap"] for name, card in cards.items() if card.temperature is not None and is_second_off(card)}
     if not off:
         return ""
@@ -368,7 +368,7 @@ def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
 
 
 def is_second_off(card: Scorecard) -> bool:
-    """Say whether the second of two classes has a mean probability off its share: significantly, and enough to matter."""
+    """Whether the mean probability of the second of two classes differs from its share, significantly and relevantly."""
     gap = card.estimates.get("positive_gap")
     if gap is None or not gap.se:
         return False
@@ -380,12 +380,12 @@ def is_second_off(card: Scorecard) -> bool:
 
 
 def suited(metrics: Sequence[Metric], n_classes: int) -> tuple[Metric, ...]:
-    """The metrics without those for another number of classes, which is known once rows are read."""
+    """The metrics that support the number of classes, which is known once rows are read."""
     return tuple(metric for metric in metrics if metric.suits(n_classes))
 
 
 def rows_of(metrics: Sequence[Metric], predictions: Predictions) -> list[Array]:
-    """The numbers per row of those metrics that are means."""
+    """The numbers per row of the metrics that are means."""
     return [metric.rows(predictions) for metric in metrics if metric.is_mean]
 
 
@@ -397,7 +397,7 @@ def _score_places(metrics: Sequence[Metric]) -> list[int] | None:
 
 @dataclass(frozen=True)
 class ScoreSums(Sum):
-    """The sums of some rows after a map; those of other rows add."""
+    """The sums of some rows after a map; ``+`` pools two sets of rows."""
 
     n_rows: int
     n_at_zeros: int
@@ -432,7 +432,7 @@ class ScoreSums(Sum):
 
     @classmethod
     def from_totals(cls, totals: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
-        """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
+        """Convert the sums of a kernel over independent rows; ``places`` are the places of the measured scores."""
         positive = totals.positive
         return cls(
             n_rows=totals.n_rows,
@@ -450,7 +450,7 @@ class ScoreSums(Sum):
         return self.totals / self.weight
 
     def by_metric(self, metrics: Sequence[Metric]) -> dict[Metric, Any]:
-        """What each metric is made of."""
+        """The sums that each metric is computed from."""
         means = self.means
         with np.errstate(invalid="ignore"):  # of an infinite mean
             errors = np.sqrt(self.spread.around(means)) / self.weight
@@ -480,7 +480,7 @@ class ScoreSums(Sum):
 
 @dataclass(frozen=True, eq=False)
 class MeasureScores:
-    """The pass that sums what metrics are made of after several maps, one distribution at a time."""
+    """The pass that sums what metrics need after several maps, one distribution at a time."""
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
@@ -496,7 +496,7 @@ class MeasureScores:
         return Sums(tuple(ScoreSums.from_predictions(after, rows_of(metrics, after), metrics, zeros) for after in predictions))
 
     def reads_unchecked(self, batch: Batch) -> bool:
-        """Whether a kernel sums all that is measured, and notices what a check would refuse."""
+        """Whether a kernel can compute all sums, and notices what a check would refuse."""
         if batch.logits.ndim == 1:  # one number for two classes, which a kernel does not read
             return False
         if batch.clusters is not None or _score_places(suited(self.metrics, batch.n_classes)) is None:
@@ -509,11 +509,11 @@ class MeasureScores:
 
     @property
     def n_sums(self) -> int:
-        """How many times a kernel reads each row, so that progress is told as often as of other passes."""
+        """How many times a kernel reads each row, so that progress counts the same as in other passes."""
         return len(self.maps)
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
-        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        """The sums of unchecked rows; None if they must be checked. Called only if `reads_unchecked` is true."""
         places, sums = _score_places(suited(self.metrics, batch.n_classes)), []
         assert places is not None, "which is asked before"
         positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if batch.n_classes == 2 else None

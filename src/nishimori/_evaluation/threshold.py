@@ -1,4 +1,4 @@
-"""When to trust an answer: the lowest confidence above which answers are certified to be right often enough."""
+"""Find the lowest confidence above which answers are certified to be right often enough."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
-_SAME_ROWS = "the calibrator was fitted to these rows, so that its confidences know their labels. Pass other rows."
+_SAME_ROWS = "the calibrator was fitted to these rows, so its confidences depend on their labels. Pass other rows."
 
 # A table of more classes or groups than this is no help.
 _MOST_ROWS = 1000
@@ -40,7 +40,7 @@ _UNWEIGHTED = "each answer counts once in a certificate"
 
 @dataclass(frozen=True, repr=False)
 class Threshold(Displayed):
-    """The lowest confidence above which answers are certified. ``print`` shows it in words.
+    """The lowest certified confidence. ``print`` shows it in words.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Threshold(Displayed):
         )
 
     def table(self, by: str | None = None) -> Tabular:
-        """The share wrong among the answers above the threshold, by predicted class or by group. These are not certified.
+        """The share of wrong answers above the threshold, by predicted class or by group; these shares are not certified.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ def threshold(
     calibrator: Any = None,
     **options: Unpack[RowOptions],
 ) -> Threshold:
-    """The lowest confidence above which at most a share of answers is wrong, with a certificate.
+    """Find the lowest confidence above which at most a given share of answers is wrong, with a certificate.
 
     In at most a share 1 − ``level`` of data sets like these, answers above the threshold are wrong more often than ``max_risk``
     on new data. That is exact if accuracy does not rise as confidence falls past the first rank with a higher risk, and holds
@@ -220,7 +220,7 @@ def threshold(
 
 @dataclass(frozen=True)
 class AnswersAbove(Sum):
-    """The confidence of each answer, whether it is wrong, what it is, and its cluster and group: 17 bytes per row or more."""
+    """The confidence of each answer, whether it is wrong, its class, cluster and group: 17 bytes per row or more."""
 
     confidence: tuple[HostArray, ...]
     wrong: tuple[HostArray, ...]
@@ -255,7 +255,7 @@ def _precision(batch: Batch) -> Any:
 
 
 def just_below(precision: Any, values: HostArray) -> HostArray:
-    """The next lower numbers that a confidence can have, and of float64 some further: their last digits may vary."""
+    """Confidences lowered to the next representable number; further in float64, because last digits may vary."""
     if precision == np.float64:
         return values - _LAST_DIGITS
     return np.nextafter(values.astype(precision), precision(0)).astype(np.float64)
@@ -301,7 +301,7 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
 def _why_not(
     answers: RankedAnswers, n: int, n_clusters: int | None, cluster_name: str, max_risk: float, delta: float
 ) -> tuple[str, int | None]:
-    """Why nothing is certified, and about how many samples would be enough."""
+    """Why no threshold is certified, and about how many samples would be enough."""
     least = least_answers(max_risk, delta if n_clusters is None else first_cluster_level(delta))
     number, what = (n, "answer") if n_clusters is None else (n_clusters, cluster_name)
     if number < least:

@@ -54,7 +54,7 @@ _ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
 
 
 def check_path(path: Path) -> None:
-    """Refuse a file that is not there or of an unknown kind; a folder of tables passes."""
+    """Refuse a file that is missing or of an unknown kind; a folder of tables passes."""
     if path.is_dir():
         tables_in(path)
         return
@@ -64,7 +64,7 @@ def check_path(path: Path) -> None:
 
 @dataclass(frozen=True)
 class FileContents:
-    """What is known of a file once it is open.
+    """What is known about an open file.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class FileContents:
 
 
 class FileRows(StoredRows):
-    """The rows of a file, whose errors say where in the file they are."""
+    """The rows of a file; errors say where in the file the fault is."""
 
     def __init__(self, contents: FileContents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
         self.contents, self.meaning = contents, meaning
@@ -115,7 +115,7 @@ class FileRows(StoredRows):
             raise self.place(error) from None
 
     def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
-        """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
+        """Add the file to the error, with its lines and column names in place of row and column numbers."""
         file, argument, path, first = self.contents, self.meaning.names[1], self.contents.path, 0
         if error.argument == argument and file.label_column is not None:
             error = error.changed(argument=f"The labels in {file.label_column!r} ({setting(argument, A_NAME)})")
@@ -129,7 +129,7 @@ class FileRows(StoredRows):
 
 
 def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
-    """An error about a row with its line, or with how rows are counted, and the name of its column, where that has one.
+    """Add the line of a row to its error, or say how rows are counted; add the column's name, if it has one.
 
     ``lines`` are those of the rows from ``first_row`` on.
     """
@@ -148,7 +148,7 @@ def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str]
 
 
 def open_path(passed: Passed) -> FileRows:
-    """Open the file at a path; labels, weights, clusters and groups are names in it, or .npy files beside a .npy file."""
+    """Open the file at a path; labels, weights, clusters and groups are names in it, or further .npy files for a .npy file."""
     path, meaning, labels = Path(passed.logits), passed.meaning, passed.labels
     check_path(path)
     check_input(meaning.input, meaning.floor)
@@ -180,7 +180,7 @@ def _column_names(argument: str, names: Any) -> tuple[str, ...]:
 
 
 def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:
-    """The rows of a file of arrays, of a table, or of several of one kind."""
+    """The rows of a file of arrays, of a table, or of several files of one kind."""
     with show_progress(progress) as report:
         if is_table(path) or path.is_dir():
             if meaning.class_axis != -1:
@@ -222,7 +222,7 @@ def open_npy(
 
 
 def npy_scores(path: Path) -> StoredArray:
-    """The scores in a .npy file, of any dtype, which is checked as that of an array in memory."""
+    """The scores in a .npy file of any dtype, which is checked like the dtype of an array in memory."""
     return npy_array(path).filled()
 
 
@@ -233,11 +233,11 @@ def load_npy(path: Path) -> HostArray:
 
 
 def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
-    """Refuse scores with another number of classes than the calibration."""
+    """Refuse scores whose number of classes differs from the calibration's."""
     n_classes = 2 if len(shape) == 1 else shape[-1]
     if roles.n_classes in (None, n_classes):
         return
-    has = "one score per row, which stands for 2" if len(shape) == 1 else f"{n_classes} columns of scores"
+    has = "one score per row, which stands for 2 classes" if len(shape) == 1 else f"{n_classes} columns of scores"
     remedy = ". Pass scores of the same model."
     if columns is not None:
         remedy = f": {join_names(columns)}. Name the right ones with {setting('columns')}."
@@ -245,13 +245,13 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
 
 
 def _counted_labels(labels: HostArray, meaning: ReadOptions) -> list[Any]:
-    """The labels without the one of samples that do not count."""
+    """The labels without the ignored one."""
     ignored = str(meaning.labelling.ignore_index)
     return [label for label in labels.tolist() if str(label) != ignored]
 
 
 def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
-    """Spell labels as classes are, because they are compared as text: 3.0 in a file is the class "3"."""
+    """Spell labels like classes, because they are compared as text: 3.0 in a file is the class "3"."""
     labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
     if classes is None and contents.columns is not None:
         classes = classes_of_columns(_counted_labels(labels, meaning), contents.columns)
@@ -288,7 +288,7 @@ def _flat_scores(array: StoredArray) -> StoredArray:
 
 
 def _with_classes_last(array: StoredArray, class_axis: Any) -> StoredArray:
-    """An array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
+    """An array with its classes moved to the end; classes in the first dimension would require reading the whole array."""
     shape, n_dimensions = array.shape, len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or class_axis % n_dimensions == 0:
         must = f"be the number of a dimension of the scores after the first, which have the shape {shape}"
@@ -314,7 +314,7 @@ def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
     for part in parts:
         if part.scores.shape[1:] != parts[0].scores.shape[1:]:
             shapes = [("any", *other.scores.shape[1:]) for other in (parts[0], part)]
-            raise FormatError(f"{part.path} must have scores of the shape of {path}, {shapes[0]}, got {shapes[1]}.")
+            raise FormatError(f"{part.path} must have scores of the same shape as {path}, {shapes[0]}, got {shapes[1]}.")
         if part.scores.n_rows != len(part.labels):
             raise FormatError(f"{part.path} has {len(part.labels)} labels for {part.scores.n_rows} rows of scores.")
         files.append((n_rows, part.path))
@@ -343,7 +343,7 @@ def _arrays_of(path: Path, roles: Roles, class_axis: int) -> FileContents:
 
 
 def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
-    """Labels in one dimension if they have those of the scores before the classes; others are refused later."""
+    """Flatten labels with the leading dimensions of the scores; other labels are refused later."""
     return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
 
 
@@ -441,7 +441,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
 
 
 def _from_samples(path: Path, roles: Roles) -> FileContents:
-    """Sample files of lm-evaluation-harness, which say by themselves what is what."""
+    """Sample files of lm-evaluation-harness, which need no options."""
     for role in ("weights", "clusters", "groups", "ids", "columns", "ignore", "classes", "delimiter"):
         if getattr(roles, role):
             name = setting(roles.argument(role), A_NAME)
@@ -469,7 +469,7 @@ def _from_samples(path: Path, roles: Roles) -> FileContents:
 
 def _too_many_rows(path: Path, most: int | None, claimed: int) -> str:
     if most is not None:
-        return f"{path} has more than {most} rows. Raise {setting('max_rows', A_NAME)} if it is right."
+        return f"{path} has more than {most} rows. If that is right, raise {setting('max_rows', A_NAME)}."
     return (
         f"{path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it is right, pass "
         f"{setting('max_rows', 2 * claimed)}, or write each different row once, with the number of such rows as its weight."
@@ -486,7 +486,7 @@ def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Tab
 
 
 def row_values(block: Block, index: int, what: str) -> list[Any]:
-    """The cluster or the group of each row of a block; refuses one that is missing or that cannot be one."""
+    """The cluster or the group of each row of a block; refuses missing and impossible ones."""
     values = block.values(index)
     for row, value in enumerate(values):
         _refuse_value(value, block, row, index, what)
@@ -501,7 +501,7 @@ def _refuse_value(value: Any, block: Block, row: int, index: int, what: str) -> 
 
 
 def witnesses(rows: HostArray) -> HostArray:
-    """Three rows that are constant, or whole-numbered, in the columns in which all ``rows`` are."""
+    """Three rows that are constant, or whole-numbered, in the same columns as ``rows``."""
     finite = np.where(np.isfinite(rows), rows, 0)
     other, broken = (marks.argmax(axis=0)[None] for marks in (finite != finite[0], finite != np.floor(finite)))
     return np.concatenate([finite[:1], np.take_along_axis(finite, np.concatenate([other, broken]), axis=0)])
@@ -513,7 +513,7 @@ def flat(scores: HostArray) -> HostArray:
 
 
 def _numbers_or_objects(labels: HostArray) -> HostArray:
-    """Numbers as an array of numbers, and anything else as it is."""
+    """Numbers as an array of numbers; anything else stays as it is."""
     values = labels.tolist()
     return np.array(values) if {type(label) for label in values} <= {int, float} else labels
 

@@ -1,4 +1,4 @@
-"""Multiple choice in the sample files of lm-evaluation-harness: the log-likelihood of each choice, and which one is right.
+"""Multiple-choice samples of lm-evaluation-harness: the log-likelihood of each choice, and which one is right.
 
 ``lm_eval --log_samples`` writes ``samples_TASK_TIME.jsonl``, a line per question and filter. It writes ``target`` as text, in
 which the number of a choice cannot be distinguished from the text "3" of one. Which of the two a task uses is decided by the
@@ -65,7 +65,7 @@ class HeldScores(Sliced):
         self.shape, self.dtype = scores.shape, scores.dtype
 
     def rows(self, start: int, stop: int) -> HostArray:
-        """A run of rows."""
+        """A range of rows."""
         return self._scores[start:stop]
 
 
@@ -81,16 +81,16 @@ class _SampleLine:
 
     @property
     def texts(self) -> list[str]:
-        """The choices without the space that the harness puts before each, which does not count as a character."""
+        """The choices without the space that the harness puts before each: it does not count as a character."""
         spaced = all(choice.startswith(" ") for choice in self.choices)
         return [choice[1:] if spaced else choice for choice in self.choices]
 
     def predicted(self, metric: Metric) -> int:
-        """The choice that the harness counts for a metric."""
+        """The choice that the harness scores for a metric."""
         return int(np.argmax(self.by_metric(metric)))
 
     def by_metric(self, metric: Metric) -> HostArray:
-        """The scores by which the harness chooses for a metric: for two of them, per character or byte of a choice."""
+        """The scores that decide the choice for a metric; two metrics divide them by the characters or bytes of a choice."""
         if metric == "acc":
             return self.scores
         lengths = [len(text if metric == "acc_norm" else text.encode()) for text in self.texts]
@@ -116,13 +116,13 @@ def read_samples(path: Path, *, metric: Metric = "acc", filter: str | None = Non
     one_of("metric", metric, Metric)
     if labels is not None and not callable(labels):
         raise InputError(
-            "labels", "be a function from the object of a line to the number of the right choice", got=repr(labels)
+            "labels", "be a function that returns the number of the right choice for the object of a line", got=repr(labels)
         )
     questions = list(_questions(existing_file(path), filter))
     filters = list(dict.fromkeys(str(question.content.get("filter")) for question in questions))
     if len(filters) > 1:
         must = f"name one of the filters that {path} has, {join_names(filters)}"
-        raise InputError("filter", must, remedy=f"Each question stands there once per filter: {_CALL}(path, filter=...).")
+        raise InputError("filter", must, remedy=f"The file has each question once per filter: {_CALL}(path, filter=...).")
     if not questions:
         raise FormatError(f"{path} has no samples" + ("." if filter is None else f" of the filter {filter!r}."))
     logits = np.full((len(questions), max(len(question.scores) for question in questions)), -np.inf)
@@ -159,7 +159,7 @@ def _question(where: str, number: int, content: Mapping[str, Any]) -> _SampleLin
     scores = [_score(where, response) for response in responses] if isinstance(responses, list) else []
     if len(scores) < 2:
         remedy = "Only tasks of multiple choice (`output_type: multiple_choice`) have logits."
-        raise FormatError(f"{where}: one log-likelihood, and not one per choice. {remedy}")
+        raise FormatError(f"{where}: one log-likelihood instead of one per choice. {remedy}")
     if len(pairs) != len(scores):
         raise FormatError(f"{where}: {len(scores)} log-likelihoods for {len(pairs)} `arguments`.")
     if "acc_mutual_info" in content:  # the choices stand there again, without the question
@@ -169,7 +169,7 @@ def _question(where: str, number: int, content: Mapping[str, Any]) -> _SampleLin
 
 
 def _arguments(arguments: Any) -> list[tuple[str, str]]:
-    """Context and continuation of each request; a dictionary since version 0.4.3, before that a list of lists."""
+    """Context and continuation of each request: a dictionary since version 0.4.3, earlier a list of lists."""
     requests = arguments.values() if isinstance(arguments, Mapping) else arguments
     pairs = [list(request.values() if isinstance(request, Mapping) else request)[:2] for request in requests]
     return [(str(context), str(choice)) for context, choice in (pair for pair in pairs if len(pair) == 2)]
@@ -178,7 +178,7 @@ def _arguments(arguments: Any) -> list[tuple[str, str]]:
 def _score(where: str, response: Any) -> float:
     """The log-likelihood in one response, which the harness writes as a pair of texts."""
     if not isinstance(response, Sequence) or isinstance(response, str) or len(response) != 2:
-        remedy = "Only tasks of multiple choice have logits. For confidences beside generated answers use nishimori.claims."
+        remedy = "Only tasks of multiple choice have logits. For generated answers with confidences use nishimori.claims."
         raise FormatError(f"{where}: must have a log-likelihood per choice, got {response!r:.60}. {remedy}")
     try:
         score = float(response[0])
@@ -193,7 +193,7 @@ def _score(where: str, response: Any) -> float:
 
 
 class _NotReadError(Exception):
-    """A reading of the targets does not fit one line."""
+    """An interpretation of the targets does not fit one line."""
 
     def __init__(self, question: _SampleLine, reason: str) -> None:
         super().__init__(reason)
@@ -201,7 +201,7 @@ class _NotReadError(Exception):
 
 
 def _truth(path: Path, questions: list[_SampleLine], metric: Metric, label_of: LabelOf | None) -> list[int]:
-    """The right choice of each question, by the one reading of the targets that fits all lines."""
+    """The right choice of each question, by the only interpretation of the targets that fits all lines."""
     readings: dict[str, Callable[[_SampleLine], int]] = {"number": _by_number, "text": _by_text}
     if label_of is not None:
         readings = {"labels": lambda question: _by_caller(question, label_of)}
@@ -225,15 +225,15 @@ def _truth(path: Path, questions: list[_SampleLine], metric: Metric, label_of: L
 
 
 def _refusal(path: Path, question: _SampleLine, reason: str) -> InputError:
-    remedy = "Pass a function from the object of a line to the number of its right choice, from 0: "
+    remedy = "Pass a function that takes the object of a line and returns the number of the right choice, from 0: "
     example = f'{_CALL}({str(path)!r}, labels=lambda sample: sample["doc"]["answer"]).'
     return InputError(f"{path}, line {question.line}: {reason} {remedy}{example}")
 
 
 def _target(question: _SampleLine) -> str:
-    """The target as text; of a list with one entry, the entry."""
+    """The target as text; for a list with one entry, its entry."""
     if question.differ_in_context:
-        raise _NotReadError(question, "its choices differ in the context, so that the target does not say which is right")
+        raise _NotReadError(question, "its choices differ in the context, so the target does not say which one is right")
     target = question.content["target"]
     if isinstance(target, str) and target.startswith("[") and target.endswith("]"):
         try:
@@ -242,7 +242,7 @@ def _target(question: _SampleLine) -> str:
             return str(target)
     if isinstance(target, list):
         if len(target) != 1:
-            raise _NotReadError(question, f"the target {target!r:.60} is {len(target)} choices, and a label is one")
+            raise _NotReadError(question, f"the target {target!r:.60} is {len(target)} choices, but a label is one")
         (target,) = target
     return str(target)
 
@@ -271,18 +271,18 @@ def _no_choice(question: _SampleLine, target: str) -> str:
 def _by_caller(question: _SampleLine, label_of: LabelOf) -> int:
     label, n_choices = label_of(question.content), len(question.choices)
     if not is_whole(label) or not 0 <= label < n_choices:
-        raise _NotReadError(question, f"`labels` returns {label!r:.60}, and the choices are 0 to {n_choices - 1}")
+        raise _NotReadError(question, f"`labels` returns {label!r:.60}, but the choices are 0 to {n_choices - 1}")
     return int(label)
 
 
 def _confirmed(question: _SampleLine, label: int, metric: Metric, *, by_caller: bool) -> int:
-    """The label, if the harness has counted the question as right or wrong by it."""
+    """The label, if the harness scored the question in agreement with it."""
     for name in dict.fromkeys(("acc", metric)):
         recorded = question.content.get(name)
         if recorded is None or (by_caller and str(question.content["target"]).startswith("[")):  # several may be right there
             continue
         if recorded not in (0, 1):
-            reason = f"{name!r} is {recorded!r:.20} and not 0 or 1, so the task does not count one right choice"
+            reason = f"{name!r} is {recorded!r:.20} instead of 0 or 1, so the task does not have a single right choice"
             raise _NotReadError(question, reason)
         predicted = question.predicted(name)
         if bool(recorded) != (predicted == label):

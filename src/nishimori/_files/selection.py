@@ -1,4 +1,4 @@
-"""Which columns of a table, or which arrays of a file, are what, and what to type where that is not clear.
+"""Find the role of each column of a table, or array of a file, and say what to type if it is not clear.
 
 Where the first rows of a table do not prove which columns are meant, the error says what is needed and lists no columns.
 """
@@ -25,14 +25,14 @@ _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns of scores; ``by_values`` if their values have yet to confirm it."""
+    """The columns of scores; ``by_values`` if their values must still confirm it."""
 
     scores: list[str]
     by_values: bool = False
 
 
 def select_columns(table: Table, roles: Roles) -> Selection:
-    """The columns of scores of a table, or an error that lists its columns."""
+    """The score columns of a table, or an error that lists its columns."""
     for role, name in roles.by_role.items():
         if role in roles.unused:
             continue
@@ -51,20 +51,20 @@ def select_columns(table: Table, roles: Roles) -> Selection:
 
 
 def _not_ignored(table: Table, roles: Roles) -> list[str]:
-    """The columns that the caller does not leave out."""
+    """The columns that the caller did not exclude."""
     ignored = set(match_columns(roles.ignore, table.names, argument="ignore", where=str(table.path)))
     return [name for name in table.names if name not in ignored]
 
 
 def _selection(table: Table, roles: Roles) -> Selection | None:
-    """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
+    """The score columns according to the caller, the calibration or their names; None if none of these decides."""
     where = str(table.path)
     left = _not_ignored(table, roles)
     if roles.columns is not None:
         patterns = [roles.columns] if isinstance(roles.columns, str) else roles.columns
         chosen = score_columns(patterns, left, roles.special, roles.classes, where=where)
         if roles.fitted is not None and len(chosen) > 1 and chosen != list(roles.fitted):
-            must = f"be those that the calibration was fitted to, {join_names(roles.fitted)}, in that order"
+            must = f"be the columns that the calibration was fitted to, {join_names(roles.fitted)}, in that order"
             raise InputError("columns", must, got=join_names(chosen), remedy=f"Leave {setting('columns')} out.")
         return Selection(chosen)
     if roles.fitted is not None and set(table.names).issuperset(roles.fitted):
@@ -84,7 +84,7 @@ def _selection(table: Table, roles: Roles) -> Selection | None:
 
 
 def remedy_for(role: str, roles: Roles, present: Sequence[str]) -> str:
-    """What to do where no column or array has the name of ``role``: scores, labels, weights, clusters, groups or ids."""
+    """What to do if no column or array has the name of ``role``: scores, labels, weights, clusters, groups or ids."""
     others = {*(name for other, name in roles.by_role.items() if other != "labels"), *(roles.fitted or ())}
     likely = [name for name in present if name.lower() in _LABELS] if role == "labels" else []
     if len(likely) == 1 and likely[0] not in others:
@@ -95,7 +95,7 @@ def remedy_for(role: str, roles: Roles, present: Sequence[str]) -> str:
 
 
 def labels_and_weights(block: Block, place: Mapping[str, int], roles: Roles) -> tuple[HostArray, HostArray | None, HostArray]:
-    """The labels of a block, None in rows of weight zero; its weights, if there are any; and which rows count."""
+    """The labels of a block (None in rows of weight zero), its weights, if there are any, and which rows count."""
     weights, counted = None, np.ones(block.n_rows, dtype=bool)
     if (name := roles.find("weights")) is not None:
         weights = block.numbers([place[name]])[:, 0]
@@ -128,7 +128,7 @@ def _proposal(
     n_classes: int | None,
     words: set[str],
 ) -> str | None:
-    """Columns to type, if they are as many as the classes, or are called like the labels; None where nothing proves it."""
+    """Columns to suggest, if there are as many as classes, or if their names are the labels; None if nothing proves it."""
     numbers = {name: column for name, column in numbers.items() if column.shape[1] > 1} or numbers  # lists go first
     scores = [name for name, column in numbers.items() if not constant_or_whole(column).any()]
     others = [name for name in candidates if name not in scores]
@@ -166,7 +166,7 @@ def _first_rows(table: Table, candidates: Sequence[str], roles: Roles) -> tuple[
 
 
 def _n_classes(labels: HostArray | None, roles: Roles) -> int | None:
-    """How many classes there are, as the calibration, the classes or else the numbers that are labels say."""
+    """The number of classes according to the calibration, the classes or, failing these, integer labels."""
     if roles.n_classes or roles.classes is not None:
         return roles.n_classes or len(roles.classes or ())
     if labels is None or not len(labels) or labels.dtype.kind not in "iuf" or not (labels % 1 == 0).all() or labels.min() < 0:
@@ -175,26 +175,26 @@ def _n_classes(labels: HostArray | None, roles: Roles) -> int | None:
 
 
 def _what_is_needed(n_classes: int | None, words: set[str], roles: Roles) -> str:
-    """What to type, without names: nothing proves which ones they are."""
+    """What to type, without names, because nothing proves which columns hold scores."""
     columns = setting("columns", NAMES)
     if words:
-        named = f"with {columns}, and the label of each of them, in the same order, with {setting('classes', NAMES)}"
+        named = f"with {columns}, and their labels in the same order with {setting('classes', NAMES)}"
         return f"Name the columns of scores {named}."
     if n_classes and roles.labelled:
         one = f", or the one score of label 1 with {setting('columns', A_NAME)}" if n_classes == 2 else ""
         return f"There are {n_classes} classes: name one column of scores per class, in their order, with {columns}{one}."
-    return f"Name the columns of scores with {columns}, or the others with {setting('ignore', NAMES)}."
+    return f"Name the columns of scores with {columns}, or all other columns with {setting('ignore', NAMES)}."
 
 
 def refuse_table_options(path: Path, roles: Roles) -> None:
-    """Refuse what can be said of tables only, for files of arrays."""
+    """Refuse options for tables if the file holds arrays."""
     options = {"columns": _array(roles) is None, "ignore": roles.ignore, "delimiter": roles.delimiter}
     options |= {"decimal": roles.decimal != ".", "max_rows": roles.max_rows is not None}
     for argument, value in options.items():
         if value:
             named = argument == "columns" and path.suffix.lower() != ".npy"
             remedy = f"Name the array with {setting('columns', A_NAME)}." if named else "Leave it out."
-            raise InputError(f"{setting(argument)} is for tables such as .csv, and {path} has arrays. {remedy}")
+            raise InputError(f"{setting(argument)} is for tables such as .csv, but {path} holds arrays. {remedy}")
 
 
 def _array(roles: Roles) -> str | None:
@@ -205,7 +205,7 @@ def _array(roles: Roles) -> str | None:
 
 
 def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
-    """The name of an array that is there; ``role`` is scores, labels, weights, clusters, groups or ids."""
+    """The name of an existing array; ``role`` is scores, labels, weights, clusters, groups or ids."""
     if file.names == [""]:  # a .npy file
         if role == "groups":
             raise without_groups(file.path)
@@ -227,8 +227,8 @@ def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
 
 
 def without_groups(path: Path) -> InputError:
-    """The error where a calibration needs groups, and a .npy file has none."""
+    """The error if a calibration needs groups, which a .npy file cannot have."""
     return InputError(
-        f"{path} holds scores only, and the calibration has a temperature per group. Pass a file of scores and groups, such as "
+        f"{path} holds scores only, but the calibration has a temperature per group. Pass a file of scores and groups, such as "
         ".npz."
     )

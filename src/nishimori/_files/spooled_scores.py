@@ -1,4 +1,4 @@
-"""Scores that take long to parse: kept in memory while they are few, and else in a temporary file of numbers.
+"""Keep scores that take long to parse: in memory if they are few, else in a temporary file of numbers.
 
 The file has no name, so that the system removes it however the program ends. It is in the folder for temporary files, which the
 environment variable ``TMPDIR`` names.
@@ -22,7 +22,7 @@ _PART = 0.5
 
 
 class SpooledScores(Sliced):
-    """Scores that are written block by block, and then read as often as needed; ``like`` is a block, which is not written."""
+    """Scores that are written block by block and then read repeatedly; ``like`` is an example block, which is not written."""
 
     def __init__(self, like: HostArray) -> None:
         self.shape, self.dtype = (0, *like.shape[1:]), like.dtype
@@ -32,7 +32,7 @@ class SpooledScores(Sliced):
         self._most = 0.0  # bytes on the disk
 
     def write(self, block: HostArray) -> bool:
-        """Append rows; False if they fit neither in memory nor on the disk, or do not go with those before."""
+        """Append rows; False if they fit neither in memory nor on disk, or do not match the rows before."""
         if block.shape[1:] != self.shape[1:] or not np.can_cast(block.dtype, self.dtype):
             return False
         rows, n_bytes = np.ascontiguousarray(block, self.dtype), self._file.tell()

@@ -1,1 +1,1 @@
-"""From sums to parameters: the search for a temperature, Newton's method for several parameters, and their standard errors."""
+"""Compute parameters from sums: temperatures by a search, several parameters by Newton's method, and standard errors."""

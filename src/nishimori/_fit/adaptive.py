@@ -1,4 +1,4 @@
-"""A temperature between those of EC and TS: as close to EC's as the data can tell the two apart.
+"""A temperature between TS and EC: it moves toward EC as the data distinguish the two.
 
 T_TS varies less from one validation set to another, and T_EC is where mean confidence equals accuracy. Their difference in
 log T, δ, has a variance that is known from the same sums. If δ is far outside its own noise, nearly all of it is kept; if it is
@@ -40,7 +40,7 @@ _ROUNDING, _LEAST_REACH = 1e-15, 1e-12
 
 
 def kept_share(delta: HostArray, variance: float) -> HostArray:
-    """The share of each difference that is kept, δ²/(δ² + Var): a half at one standard deviation, near 1 far outside.
+    """The share of each difference that is kept, δ²/(δ² + Var): one half at one standard deviation, near 1 for large ones.
 
     T_TS is nearly efficient, so it hardly varies together with δ (Hausman 1978). Then log T_TS + w·δ has the least mean squared
     error about log T_EC with w = δ₀²/(δ₀² + Var), and δ₀², which is unknown, is replaced by δ². docs/adaptive.md derives it.
@@ -52,7 +52,7 @@ def kept_share(delta: HostArray, variance: float) -> HostArray:
 
 @question("has no rows to match")
 def match_both(data: Rows, *, label_name: str = "labels") -> Match:
-    """Where EC and TS are matched, with sums at both temperatures themselves.
+    """The match of EC and TS, with sums at exactly both temperatures.
 
     T depends on these sums, and not only its standard error. A short step away they would be right to a percent, which depends
     on the kernel and on where the search started; T is promised to eight digits.
@@ -71,13 +71,13 @@ class Draws(NamedTuple):
     spread: float
 
     def below(self, value: float) -> float:
-        """Which share of the draws lies below a value."""
+        """The share of draws below a value."""
         from scipy.special import ndtr  # noqa: PLC0415 - a fit without an interval does without SciPy
 
         return float(self.weights @ ndtr((value - self.centres) / self.spread))
 
     def quantile(self, share: float) -> float:
-        """Below which value so large a share of the draws lies."""
+        """The value below which a given share of the draws lies."""
         from scipy.optimize import brentq  # noqa: PLC0415 - slow to import
 
         far = (_REACH + 1) * self.spread + _LEAST_REACH
@@ -87,7 +87,7 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapted:
-    """Both temperatures of a validation set, and the one between them.
+    """Both temperatures of a validation set, and the adaptive temperature between them.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Adapted:
 
     @classmethod
     def from_match(cls, matched: Match) -> "Adapted":
-        """Both temperatures and the one between them, from `match_both`; warns if only one exists, raises if none does."""
+        """EC, TS and the temperature between them, from `match_both`; warns if only one exists, raises if none does."""
         ec, ts = matched.roots
         log_ec, log_ts = (-root.x if isinstance(root, Root) else None for root in (ec, ts))
         matched.warn()
@@ -116,7 +116,7 @@ class Adapted:
             C = matched.covariance()
             if C is None:
                 raise InputError(
-                    "The method 'adaptive' needs the standard errors of both temperatures, which are not known here, as from a "
+                    "The method 'adaptive' needs both standard errors, which are not known here, for example in a "
                     "sketch of one cluster. Fit 'ec' or 'ts', or fit 'adaptive' to samples of more clusters."
                 )
             adapted = cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
@@ -137,7 +137,7 @@ class Adapted:
 
     @property
     def weight(self) -> float:
-        """Which share of log T_EC − log T_TS is kept: 0 is temperature scaling, 1 expectation consistency."""
+        """The share of log T_EC − log T_TS that is kept: 0 is temperature scaling, 1 expectation consistency."""
         if self.log_ec is None or self.log_ts is None:
             return 0.0 if self.log_ec is None else 1.0
         delta = self.log_ec - self.log_ts
@@ -171,7 +171,7 @@ class Adapted:
         return None if variance is None else self.temperature * sqrt(variance)
 
     def interval(self, level: float) -> Interval:
-        """Quantiles of T over draws of both temperatures; widened to contain T itself where a low level would miss it."""
+        """Quantiles of T over draws of both temperatures, widened to contain T if a low level would miss it."""
         level = between("level", level, 0, 1)
         error = self.temperature_se
         assert error is not None, "the caller knows whether there is an error"
@@ -185,7 +185,7 @@ class Adapted:
 
     @cached_property
     def draws(self) -> Draws | None:
-        """How log T is distributed if both logarithms are drawn from their joint normal distribution.
+        """The distribution of log T if both logarithms are drawn from their joint normal distribution.
 
         A draw of δ gives the share that is kept; given δ, log T_TS is normal. So an integral over δ replaces random draws, and
         the answer is the same each time. None if there is only one temperature.
@@ -207,13 +207,13 @@ class Adapted:
         return Draws(weights / weights.sum(), centres, width)
 
     def estimates(self) -> dict[str, float]:
-        """What a file keeps beside its temperature, so that intervals can be had again."""
+        """What a file stores besides its temperature, so that intervals can be computed again."""
         values = {name: getattr(self, name) for name in _ESTIMATES}
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_estimates(cls, values: Mapping[str, float], temperature: float | None = None) -> "Adapted | None":
-        """Both temperatures and the one between them, from a file; None if it has not what `estimates` gives.
+        """EC, TS and the temperature between them, from a file; None if it lacks the `estimates`.
 
         ``temperature`` is that of the file, which stays what it is: files that were written when another share was kept have
         another one than would follow from their estimates today.
@@ -232,6 +232,6 @@ class Adapted:
 
 
 def _warn_of_one(ec: Root | NishimoriError, ts: Root | NishimoriError) -> None:
-    """Say which of the two does not exist, and why."""
+    """Warn that one of the two temperatures does not exist, and why."""
     missing, used, why = ("EC", "TS", ec) if isinstance(ec, NishimoriError) else ("TS", "EC", ts)
-    notice(f"The temperature of {used} is used as it is, because there is none of {missing}. {why}", InputWarning)
+    notice(f"The temperature of {used} is used as it is, because {missing} has none. {why}", InputWarning)

@@ -58,7 +58,7 @@ class BiasPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class BiasSums(Sum):
-    """Weighted sums over rows at one point; those of other rows add.
+    """Weighted sums over rows at one point; ``+`` adds other rows.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class BiasSums(Sum):
 
 
 def measure_biases(point: BiasPoint, anchor: BiasPoint | None, batch: Batch) -> BiasSums:
-    """The pass that sums at one point; the top class of each row is that at the anchor, or at the point without one."""
+    """The pass that sums at one point; the top class of each row is taken at the anchor or, without one, at the point."""
     rows = BiasRows(batch, point, anchor)
     xp, w, host = batch.xp, batch.weights, arrays.on_host
     slope = row_sum(rows.px * rows.x)[:, 0] - rows.mean**2
@@ -128,7 +128,7 @@ def measure_biases(point: BiasPoint, anchor: BiasPoint | None, batch: Batch) -> 
 
 
 def row_gaps(point: BiasPoint, of_confidence: bool, batch: Batch) -> HostArray:
-    """The gaps of each row at one point, (n, 1 + K): of the confidence or of x, and of each class."""
+    """The gaps of each row at one point, (n, 1 + K): for the confidence or x, and for each class."""
     rows = BiasRows(batch, point, None)
     first = rows.gap if of_confidence else rows.energy
     gaps = np.column_stack([arrays.on_host(first), arrays.on_host(rows.p)])
@@ -137,7 +137,7 @@ def row_gaps(point: BiasPoint, of_confidence: bool, batch: Batch) -> HostArray:
 
 
 class BiasRows:
-    """What the rows of a batch are at a point: tables of a block, and numbers per row."""
+    """The rows of a batch at a point: tables of a block, and numbers per row."""
 
     def __init__(self, batch: Batch, point: BiasPoint, anchor: BiasPoint | None) -> None:
         xp = batch.xp
@@ -175,7 +175,7 @@ class BiasRows:
 # --- the search -----------------------------------------------------------------------------------------------------------
 
 ROUNDS = 20
-"""How often the top classes are taken again before the search gives up."""
+"""How often the top classes are updated before the search gives up."""
 
 # The confidence level at which the biases are spread at least as much as is assumed. On 28 sets of logits with 500 to 5,000
 # validation samples, this level gave nearly all of the gain, and hardly ever a loss. The mean of the distribution in place of
@@ -197,7 +197,7 @@ _FLAT = 1e-10
 
 @dataclass(frozen=True)
 class Biases:
-    """What the search found.
+    """The result of the search.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class Biases:
 
 
 class BiasSearch:
-    """Reads the data at the points that are asked for, and counts how often."""
+    """Reads the data at requested points, and counts the passes."""
 
     def __init__(self, data: Rows) -> None:
         self.data = data
@@ -234,14 +234,14 @@ class BiasSearch:
         self._last: tuple[BiasPoint, BiasPoint | None, BiasSums] | None = None
 
     def sums(self, point: BiasPoint, anchor: BiasPoint | None = None) -> BiasSums:
-        """The sums at a point; those of the last pass are not read again."""
+        """The sums at a point; the sums of the last pass are reused."""
         if self._last is None or self._last[:2] != (point, anchor):
             self.n_passes += 1
             self._last = (point, anchor, self.data.gather(partial(measure_biases, point, anchor)))
         return self._last[2]
 
     def solve(self, start: BiasPoint, anchor: BiasPoint | None = None, *, rough: bool = False) -> Solution:
-        """The point near ``start`` at which the conditions hold: with an anchor "ec", for its top classes, else "ts"."""
+        """The point near ``start`` where the conditions hold: "ec" with an anchor, for its top classes, else "ts"."""
 
         def equations(x: HostArray) -> Equations:
             point = BiasPoint.at(x)
@@ -275,7 +275,7 @@ class BiasSearch:
         return self.dispersion / self.spread**2
 
     def choose_spread(self, start: BiasPoint) -> BiasPoint:
-        """Find the spread, with the condition "ts", and a point close to the solution; ``start`` if there is no spread."""
+        """Find the spread with the condition "ts", and a point close to the solution (``start`` if there is no spread)."""
         point, sums = start, self.sums(start)
         products = gap_products(self.data, partial(row_gaps, start, False))
         self.n_passes += 1
@@ -295,7 +295,7 @@ class BiasSearch:
         return Biases(point, self.spread, solution.residual, anchor is not None, None, self.sums(point, anchor))
 
     def by_confidence(self, start: Biases) -> Biases:
-        """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", ``start``, and why.
+        """The biases for the condition "ec" if the top classes converge; else the "ts" biases ``start``, and why.
 
         An exact solution need not exist: if the accuracy jumps where mean confidence would reach it, top classes change back
         and forth between two solutions. The better of the two is then as good as the data allow, if what is left is far less
@@ -329,7 +329,7 @@ class BiasSearch:
 
 
 def _confidence_error(sums: BiasSums, *, counts: bool) -> float:
-    """The standard error of mean confidence minus accuracy, rows being independent."""
+    """The standard error of mean confidence minus accuracy, for independent rows."""
     unit = 1.0 if counts else sums.weight_squares / sums.weight
     return sqrt(unit * sums.own_squares) / sums.weight
 
@@ -350,7 +350,7 @@ def equations_of(sums: BiasSums, point: BiasPoint, penalty: float, *, by_confide
 
 
 def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float:
-    """τ, from the biases that one more step without shrinking would give, and their covariance; 0 if noise explains them."""
+    """τ, from the biases of one more step without shrinkage and their covariance; 0 if noise explains them."""
     # What remains for the biases once β has followed them.
     by_beta = sums.jacobian[1:, 0]
     slopes = sums.by_bias - np.outer(by_beta, by_beta) / sums.jacobian[0, 0]

@@ -1,4 +1,4 @@
-"""Samples in memory, collected from rows of any kind, of which some can be fitted to again and again."""
+"""Samples collected in memory from rows of any kind, for repeated fits to subsets."""
 
 import zlib
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from nishimori._support.arrays import HostArray, on_host
 from nishimori.maps.map import Map, apply_checked
 
 MOST_NUMBERS = 2**26
-"""This many logits are kept in memory at most: 512 MiB of float64. Of more data, a random part of the rows is kept."""
+"""The most logits that are kept in memory: 512 MiB of float64. Of more data, a random subset of rows is kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class CollectedSamples:
-    """Samples in memory, of which some can be had as `Rows`.
+    """Samples in memory, with subsets available as `Rows`.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class _DrawnRows:
         return both._below(min(self.share, other.share)).limited()
 
     def limited(self) -> Self:
-        """Half of the rows, or half of that, and so on, until they are no more than allowed."""
+        """Halve the rows until they are no more than allowed."""
         kept = self
         while sum(map(len, kept.draws)) > self.most_rows:
             kept = kept._below(kept.share / 2)
@@ -128,7 +128,7 @@ class _DrawnRows:
 
 
 def _keep(most_rows: int, rng: np.random.Generator | None, batch: Batch) -> _DrawnRows:
-    """The pass that keeps rows, at most this many. Their random numbers come from ``rng``, or follow from the batch alone."""
+    """The pass that keeps at most this many rows. Random numbers come from ``rng``, or depend on the batch alone."""
     nothing = np.full(batch.n_rows, -1)
     part = (
         on_host(batch.logits),

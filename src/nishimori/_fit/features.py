@@ -1,4 +1,4 @@
-"""Fits of `SeveralParameters`, the maps that users write: from the derivative by each parameter, and what is matched.
+"""Fit `SeveralParameters`, the maps that users write, from the derivative by each parameter and the matched observables.
 
 The map turns logits into u(θ), with p(k) ∝ exp(u_k). Each condition says that an observable O has the same mean under p as at
 the labels. Its gap is the difference of the two.
@@ -76,7 +76,7 @@ class Family:
 
     @property
     def is_loss(self) -> bool:
-        """Whether the conditions are those of least cross-entropy."""
+        """Whether the conditions minimise the cross-entropy."""
         return self.observables is None
 
     def tables(self, logits: HostArray, x: HostArray) -> tuple[HostArray, HostArray]:
@@ -122,11 +122,11 @@ class Family:
         return table
 
     def _reach(self, x: HostArray) -> HostArray:
-        """How far differences reach in each parameter."""
+        """The step of finite differences in each parameter."""
         return _FIRST_REACH * np.maximum(np.abs(x), _SMALLEST) if self.steps is None else self.steps
 
     def _table(self, what: str, function: Tables, logits: HostArray, x: HostArray) -> HostArray:
-        """What a function of the author returns, checked."""
+        """The checked result of an author's function."""
         name = f"{self.name}.{what}"
         table = table_from(name, function, logits, x, shape=(*logits.shape, len(x)))
         if not np.isfinite(table).all():
@@ -136,7 +136,7 @@ class Family:
 
 @dataclass(frozen=True)
 class FamilySums(Sum):
-    """Weighted sums over rows at one point θ; those of other rows at the same point add.
+    """Weighted sums over rows at one point θ; ``+`` adds other rows at the same point.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class FamilySums(Sum):
     loss: float
 
     def equations(self, *, is_loss: bool) -> tuple[Equations, bool]:
-        """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they are those of a loss.
+        """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they belong to a loss.
 
         Away from a minimum the derivatives of a loss may not be positive. Steps are then taken with the covariances, which are.
         """
@@ -261,19 +261,19 @@ def _refuse_other_derivatives(family: Family, x: HostArray, step: HostArray, log
 
 @dataclass(frozen=True)
 class Checked(Sum):
-    """What some rows say about a family: how many, the sums of Var(∂u/∂θ), and whether what is matched depends on θ."""
+    """What some rows show about a family: their number, the sums of Var(∂u/∂θ), and whether observables depend on θ."""
 
     n_rows: int
     spread: HostArray
     changes: bool = field(metadata=combined_by(or_))
 
     def family(self, before: Family) -> Family:
-        """The family with what was found."""
+        """The family, completed with these findings."""
         return replace(before, steps=_REACH * _units(self.spread, self.n_rows), is_curved=self.changes)
 
 
 def _units(information: HostArray, weight: float) -> HostArray:
-    """How large a change of each parameter is worth mentioning, from Σw Var(∂u/∂θ) over rows of some weight."""
+    """The size of a relevant change of each parameter, from Σw Var(∂u/∂θ) over rows of some weight."""
     with np.errstate(divide="ignore"):
         units = 1 / np.sqrt(information / weight)
     return np.where(np.isfinite(units), units, 1.0)  # a parameter without effect, which the search refuses

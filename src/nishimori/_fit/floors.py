@@ -47,17 +47,18 @@ _NUMBERS, _LEAST_ROWS = 2**18, 2**10
 
 MAY_BE_AUTO: dict[str, Any] = {
     "words": {
-        "floor": 'Smaller probabilities are raised to this. "auto" chooses the floor of the lowest out-of-fold log-loss, as '
-        "for `ExpectationConsistency`; None raises only exact zeros, to the smallest number of their dtype. Logits have none."
+        "floor": 'Smaller probabilities are raised to this. "auto" chooses the floor with the lowest out-of-fold log-loss, as '
+        "for `ExpectationConsistency`; None raises only exact zeros, to the smallest number of their dtype. Logits have "
+        "none."
     },
     "defaults": {"floor": "auto"},
 }
-"""What the floor may be, and is by default, where something is fitted: arguments of `takes_rows`."""
+"""The options and the default of the floor for functions that fit: arguments of `takes_rows`."""
 
 
 @question("has no rows to choose a floor from")
 def choose_floor(data: Rows, name: str = "logits") -> float | None:
-    """The floor of the lowest out-of-fold log-loss after temperature scaling, for some rows.
+    """The floor with the lowest out-of-fold log-loss after temperature scaling, for some rows.
 
     Of floors that are as good as the best, the largest is taken: where no true class has a very small probability, the loss
     hardly depends on the floor, and one that is too low costs much as soon as there is such a sample. The largest floor that
@@ -73,7 +74,7 @@ def choose_floor(data: Rows, name: str = "logits") -> float | None:
 
 
 def _floor_of_claims(samples: CollectedSamples) -> float:
-    """The floor for claims of exactly 0 or 1, which are few levels: no higher than keeps them the most extreme ones.
+    """The floor for claims of exactly 0 or 1 among few levels, which must stay the most extreme claims.
 
     If there are none, it changes nothing, and is for those to come.
     """
@@ -86,12 +87,12 @@ def _floor_of_claims(samples: CollectedSamples) -> float:
 
 
 def _last_as_good(losses: Sequence[float]) -> int:
-    """The place of the last loss that is as good as the lowest."""
+    """The index of the last loss that equals the lowest."""
     return max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)
 
 
 def _floors_for(logits: HostArray) -> list[float]:
-    """The floors to try, ascending, two at least. Those below all probabilities change nothing: the largest stands for all."""
+    """The floors to try, ascending, at least two. Floors below all probabilities have no effect: only the largest is tried."""
     most = _LARGEST / logits.shape[1]
     floors = [floor for floor in _FLOORS if floor < most] + [most]
     below = int((np.log(floors) <= logits.min()).sum())
@@ -126,7 +127,7 @@ def out_of_fold_losses(samples: CollectedSamples, floors: Sequence[float], *, of
 
 
 def _folds(samples: CollectedSamples) -> tuple[HostArray, int]:
-    """The fold of each sample, and their number: clusters in random order, the same each time, dealt out in turn.
+    """The fold of each sample, and the number of folds: clusters are dealt out in a fixed random order.
 
     Clusters are numbered as they come; without any, each sample is its own.
     """
@@ -140,7 +141,7 @@ def _folds(samples: CollectedSamples) -> tuple[HostArray, int]:
 
 
 def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: float) -> float:
-    """Log β of temperature scaling; 0, which leaves probabilities as they are, where there is none."""
+    """Log β of temperature scaling; 0, which leaves probabilities unchanged, if there is none."""
     rows = ArrayRows(Scores(logits, "logits"), labels, weights)
     try:
         (root,) = match(rows, Energy(), starts=[start]).roots
@@ -150,7 +151,7 @@ def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: f
 
 
 def _platt(logits: HostArray, labels: HostArray, weights: HostArray) -> tuple[float, float]:
-    """Slope and intercept of Platt scaling; 1 and 0, which leave probabilities as they are, where there are none."""
+    """Slope and intercept of Platt scaling; 1 and 0, which leave probabilities unchanged, if there are none."""
     rows = ArrayRows(Scores(logits, "logits"), labels, weights)
     seen = rows.gather(partial(overview, ("s",)))
     negative, positive = seen.classes.numbers(counts=False).tolist()

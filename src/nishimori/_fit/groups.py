@@ -1,4 +1,4 @@
-"""A temperature for each group of rows, shrunk towards the common one as far as the data leave the groups open.
+"""A temperature for each group of rows, shrunk towards the common one; the more so, the less data a group has.
 
 It is a random-effects model. At the common temperature each group has a gap between confidence and accuracy (or the gap of
 temperature scaling), which is worth one Newton step: an estimate of how far the log T of the group lies from the common one,
@@ -102,7 +102,7 @@ def match_groups(
     common: float,
     common_se: float | None,
 ) -> GroupMatch:
-    """The temperature of each group, where that of all rows is known."""
+    """The temperature of each group, when the common temperature is known."""
     search = _GroupSearch(data, grouping, observable, -log(common))
     first = search.read(np.zeros(grouping.number))
     is_open = (first.n_units < 2) | ~(_LARGEST_ERROR**2 * first.slope**2 > first.variance)
@@ -137,14 +137,14 @@ def match_groups(
 
 
 def _spreads(steps: HostArray, variances: HostArray, observable: Confidence | Energy) -> tuple[float, float, float]:
-    """Variances of log T between groups: as estimated, as temperatures are shrunk with, and as it may well be."""
+    """Variances of log T between groups: the estimate, the value for shrinkage, and a plausible upper value."""
     estimated = variance_between(steps, variances)
     used = estimated if isinstance(observable, Energy) else variance_limit(steps, variances, _LEVEL)
     return estimated, used, max(estimated, variance_limit(steps, variances, _ERROR_LEVEL))
 
 
 def _log_errors(sums: GroupSums, is_open: HostArray, possible: HostArray, used: float, common_error: float) -> HostArray:
-    """The standard error of each log T: of the group's own equation, and of what it is shrunk towards.
+    """The standard error of each log T: from the group's own equation, and from the common temperature.
 
     A share s = used/(used + v) of what the group says by itself, with variance v, is kept. The rest of its true distance, whose
     square may be ``possible``, is missed, and the common log T has an error of its own.
@@ -179,7 +179,7 @@ class _GroupSearch:
         return self.data.gather(MeasureGroups(self.grouping, self.observable, betas, self.data.counts, self.data.has_clusters))
 
     def solve(self, sums: GroupSums, is_open: HostArray, spread: float) -> HostArray:
-        """The distances at which the penalised equation of each group holds; ``sums`` are those at the common temperature."""
+        """The distances at which the penalised equation of each group holds; ``sums`` are at the common temperature."""
         scale = np.divide(sums.slope, sums.variance, out=np.zeros_like(sums.slope), where=~is_open)
         at, low, high = (np.full(len(is_open), start) for start in (0.0, -_FARTHEST, _FARTHEST))
         while True:

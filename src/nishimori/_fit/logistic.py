@@ -1,4 +1,4 @@
-"""Logistic regression of two classes on a few functions of a score: sums over rows, and the coefficients of least loss.
+"""Logistic regression of two classes on a few functions of a score: sums over rows, and coefficients with the lowest loss.
 
 The calibrated log-odds are f(s) = Σθ_j·φ_j(s), where s are the log-odds of the scores. The loss is least where each φ_j has the
 same mean under the model as at the labels, so that the search needs sums over rows only. Inside, each φ_j is shifted and
@@ -38,7 +38,7 @@ _TERMS: dict[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class Overview(Sum):
-    """What is known of the data before the search. Adds.
+    """Facts about the data before the search; supports ``+``.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ def overview(terms: tuple[str, ...], batch: Batch) -> Overview:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Which functions are combined, and what the labels stand for.
+    """The functions to combine, and the meaning of the labels.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Regression:
 
 @dataclass(frozen=True)
 class LogisticSums(Sum):
-    """Weighted sums over rows: of the weights, the loss, its gradient and its second derivatives. Those of other rows add."""
+    """Sums over rows of weights, loss, gradient and second derivatives; ``+`` adds other rows."""
 
     weight: float
     loss: float
@@ -226,7 +226,7 @@ class Coefficients:
 
     @property
     def values(self) -> HostArray:
-        """The coefficients of the functions themselves, that of the constant last."""
+        """The coefficients of the functions themselves, with the constant last."""
         return self.regression.to_coefficients @ self.x
 
     @property
@@ -236,7 +236,7 @@ class Coefficients:
 
 
 class LogisticSearch:
-    """Searches in one data set of which an overview is known.
+    """Searches in one data set, with its overview.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a search for temperatures ends with: where each observable is matched, with standard errors, and how it was found."""
+"""The result of a search for temperatures: where each observable is matched, with standard errors and fit info."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ REFUSED, _DOUBTFUL = 1.0, 0.5
 
 
 def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: bool) -> NoTemperatureError | None:
-    """Why a temperature is no result: its standard error is as large as itself. None where it is smaller, or not known."""
+    """Why a temperature is rejected: its standard error is as large as T. None if it is smaller, or not known."""
     if se is None or se < REFUSED * T:
         return None
     why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
@@ -89,7 +89,7 @@ class FitInfo(Displayed):
     def from_census(
         cls, census: Census, *, residual: float, n_passes: int, is_measured: bool = True, temperature_se: float | None = None
     ) -> "FitInfo":
-        """How a temperature was found in the data that were counted."""
+        """How a temperature was found, with counts of the data."""
         counts = (census.n_rows, census.accuracy, census.n_zeros, census.n_masked, ", ".join(sorted(census.kernels)))
         return cls(residual, n_passes, *counts, is_measured, temperature_se)
 
@@ -116,7 +116,7 @@ class FitInfo(Displayed):
 
 @dataclass(frozen=True)
 class Match:
-    """Where each observable is matched, or why not, and what the data looked like on the way.
+    """Where each observable is matched, or why not, with statistics of the data.
 
     ``gaps`` are the sums of the observables that have a temperature, each where it was measured last; products of gaps are
     carried to the temperatures. ``has_squares`` says whether that is good enough: where one row decides it may not be.
@@ -152,7 +152,7 @@ class Match:
         return None if variance is None or not isinstance(root, Root) else exp(-root.x) * sqrt(variance)
 
     def log_variance(self, position: int) -> float | None:
-        """The variance of the logarithm of the temperature of one observable; None where it has no standard error."""
+        """The variance of log T for one observable; None if it has no standard error."""
         variance = self.covariance(position)
         return None if variance is None else float(variance[0, 0])
 
@@ -182,7 +182,7 @@ class Match:
         return [(i, observable, root) for i, (observable, root) in enumerate(both) if isinstance(root, Root)]
 
     def without_uncertain(self) -> "Match":
-        """The match without temperatures that their own standard errors deny: the reason takes the place of each."""
+        """The match without temperatures whose standard error is too large: the reason replaces each of them."""
         roots = list(self.roots)
         for i, observable, root in self._solved:
             by_loss = isinstance(observable, Energy)
@@ -190,7 +190,7 @@ class Match:
         return replace(self, roots=tuple(roots))
 
     def at_roots(self, data: Rows) -> "Match":
-        """The match with all sums measured at the temperatures themselves, in one more pass.
+        """The match with all sums measured exactly at the temperatures, in one more pass.
 
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
         independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
@@ -201,7 +201,7 @@ class Match:
         return replace(self, gaps=gaps_at(data, matched), n_passes=self.n_passes + 1, has_squares=True)
 
     def warn(self) -> None:
-        """Say what makes the temperatures that were found uncertain."""
+        """Warn if something makes the temperatures uncertain."""
         by_loss = {i: isinstance(observable, Energy) for i, observable, _ in self._solved}
         if by_loss and not warn_if_few(self.census):
             for i, observable, root in self._solved:
@@ -216,13 +216,13 @@ class Match:
 
 
 def _name(observable: Observable) -> str:
-    """What sentences call the method that matches an observable."""
+    """The name in sentences of the method that matches an observable."""
     names: dict[type, str] = {Confidence: "expectation consistency", Energy: "temperature scaling"}
     return names.get(type(observable), type(observable).__name__)
 
 
 def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]]) -> GapSums:
-    """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
+    """The sums of some observables, each at one β, with squares over independent units: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
         gaps, sums = data.gather(together(measure, partial(cluster_gaps, wanted))).items

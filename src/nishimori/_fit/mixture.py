@@ -1,4 +1,4 @@
-"""The weights of a mixture of distributions that fit the labels best, and their standard errors, from sums over rows.
+"""The weights of a mixture of distributions that fits the labels best, and their standard errors, from sums over rows.
 
 Component k of the mixture gives the label of a row the probability q_k, and the mixture gives it s = Σ_k w_k q_k. The
 cross-entropy −Σ log s is convex in the weights. It is least where the mean of q_k/s over all rows is 1 for each component of
@@ -47,7 +47,7 @@ _NEAR = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class WeightSums(Sum):
-    """Weighted sums over rows at some weights of the components; those of other rows at the same weights add.
+    """Weighted sums over rows at some weights of the components; ``+`` adds other rows at the same weights.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def measure_weights(temperature: float, weights: HostArray, batch: Batch) -> Wei
 
 
 class MixtureRows:
-    """What the components give the labels of a batch: ``relative`` (n, 3), divided by exp of ``largest`` (n,)."""
+    """The components' probabilities of a batch's labels: ``relative`` (n, 3), divided by exp of ``largest`` (n,)."""
 
     def __init__(self, batch: Batch, temperature: float) -> None:
         drops = batch.double - row_max(batch.double)
@@ -150,7 +150,7 @@ def best_weights(data: Rows, temperature: float) -> BestWeights:
 
 
 def _residual(weights: HostArray, sums: WeightSums) -> float:
-    """By how much the conditions of a minimum are violated."""
+    """How much the conditions of a minimum are violated."""
     excess = sums.ratios / sums.weight - 1
     return float(np.where(weights > 0, np.abs(excess), np.maximum(excess, 0)).max())
 
@@ -158,7 +158,7 @@ def _residual(weights: HostArray, sums: WeightSums) -> float:
 def _lower(
     weights: HostArray, sums: WeightSums, read: Callable[[HostArray], WeightSums]
 ) -> tuple[HostArray, WeightSums] | None:
-    """Weights of lower loss and the sums there; None if rounding hides any further fall."""
+    """Weights with a lower loss and the sums there; None if rounding hides any further decrease."""
     goal = _model_minimum(weights, sums)
     slope = -(sums.ratios - sums.weight) @ (goal - weights)  # changes of the weights sum to zero; so digits are kept
     share = 1.0

@@ -1,4 +1,4 @@
-"""The solution of several equations with as many unknowns, and what was done to find it: damped Newton.
+"""Solve several equations with as many unknowns by damped Newton, and record the search.
 
 Each equation says that a gap is zero, and the derivatives of the gaps are known. A step is as long as Newton's method proposes
 if it brings the equations closer to their solution, else shorter. "Closer" is measured in the unknowns, as the step that the
@@ -42,7 +42,7 @@ _LARGEST_CONDITION = 1e13
 
 @dataclass(frozen=True)
 class Equations:
-    """What the search needs to know at a point.
+    """The values that the search needs at a point.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Equations:
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the search ended, and how it got there.
+    """The end of the search, and its record.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Solution:
 
 
 def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enough: float = TOLERANCE) -> Solution:
-    """The solution near ``start``; a search that needs few digits ends where the next step is at most ``enough``.
+    """The solution near ``start``; a rough search ends when the next step is at most ``enough``.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _inverse(equations: Equations) -> HostArray:
 
 
 def _length(step: HostArray, units: HostArray) -> float:
-    """How long a step is, in units of the unknowns."""
+    """The length of a step, in units of the unknowns."""
     return float(np.sqrt(np.mean((step / units) ** 2)))
 
 

@@ -1,4 +1,4 @@
-"""How far groups differ: the variance between their true values, from estimates that have errors of their own.
+"""Estimate the variance between the true values of groups, from estimates with errors.
 
 Each group has an estimate t with a variance v, and its true value lies around a common mean with the variance τ². With
 weights 1/(v + τ²) and their weighted mean m, Q(τ²) = Σ(t - m)²/(v + τ²) has one less degree of freedom than there are groups,
@@ -22,7 +22,7 @@ def variance_between(estimates: HostArray, variances: HostArray) -> float:
 
 
 def variance_limit(estimates: HostArray, variances: HostArray, level: float, *, centre: float | None = None) -> float:
-    """The limit that lies below the true variance between groups in a share ``level`` of all data sets, at least 0.
+    """The lower limit of the variance between groups at confidence ``level``, at least 0.
 
     At a level of 0.95 it is 0 where all groups may be the same; at a low level it is an upper limit. ``centre`` is the common
     mean, if it is known, so that Q has as many degrees of freedom as there are groups.

@@ -1,4 +1,4 @@
-"""The root of an increasing function, and what was done to find it.
+"""Find the root of an increasing function, and record the search.
 
 The search is a generator: it yields where it wants the function, receives a `Point`, and returns a `Root`. So several
 searches can share each pass over the data; `drive` runs them side by side.
@@ -27,7 +27,7 @@ _FARTHEST = 340.0
 
 @dataclass(frozen=True)
 class Point:
-    """What the search needs to know about the function at a point: its value and four derivatives, and the size of rounding."""
+    """The function at a point: its value, four derivatives, and the size of rounding errors."""
 
     value: float
     slope: float
@@ -38,7 +38,7 @@ class Point:
 
     @property
     def step(self) -> float:
-        """How far the root seems to be: Halley's step, or Newton's where the curvature misleads."""
+        """The estimated step to the root: Halley's, or Newton's if the curvature is misleading."""
         if self.slope <= 0:
             return copysign(inf, -self.value)
         newton = -self.value / self.slope
@@ -46,7 +46,7 @@ class Point:
         return newton / bend if 0.5 < bend < 2 else newton
 
     def last_step(self, precision: float) -> float | None:
-        """The step to the root, right to ``precision``, or None if the root is not near enough for that."""
+        """The step to the root, accurate to ``precision``, or None if the root is too far away."""
         step = self.step
         if not abs(step) <= _NEAR:
             return None
@@ -66,20 +66,20 @@ class Point:
         return self.slope + step * (self.curvature + step * (self.jerk / 2 + step * self.snap / 6))
 
     def bend(self, step: float) -> float:
-        """By how much, relatively, the slope may change over a step."""
+        """The relative change of the slope over a step."""
         # The scale on which the function bends follows from the derivatives that are known. That the last of them happens to
         # change little does not mean that the next one does.
         curvature, jerk, snap = (abs(derivative / self.slope) for derivative in (self.curvature, self.jerk, self.snap))
         return max(1.0, curvature, sqrt(jerk), cbrt(snap)) * abs(step)
 
     def remainder(self, step: float) -> float:
-        """What a fifth derivative as large as the others let expect changes, f⁽⁵⁾·step⁵/5!, six times over."""
+        """Six times the expected effect of the fifth derivative, f⁽⁵⁾·step⁵/5!."""
         return abs(step) * self.bend(step) ** 4 / 20
 
 
 @dataclass(frozen=True)
 class Root:
-    """Where the search ended, and the last point at which the function was evaluated.
+    """The end of the search, and the last point at which the function was evaluated.
 
     ``residual`` is the function's value at the root: measured there, or predicted from a point nearby.
     """
@@ -92,7 +92,7 @@ class Root:
 
 
 def increasing_root(start: float, *, precision: float = 0.0) -> Generator[float, Point, Root]:
-    """Halley's method inside a bracket, for a function known to change sign.
+    """Halley's method inside a bracket, for a function that changes sign.
 
     The last evaluation is at the root itself. With ``precision`` it may be a step away, if the derivatives there give the root
     to this distance.
@@ -136,7 +136,7 @@ Roots = dict[K, Root | NishimoriError]
 def drive(
     searches: Mapping[K, RootSearch], evaluate: Callable[[Mapping[K, float], Roots[K]], Mapping[K, Point | NishimoriError]]
 ) -> Roots[K]:
-    """Run searches side by side; ``evaluate`` answers all that are still going on at once, and is told what others found.
+    """Run searches together; ``evaluate`` serves all open ones at once, and receives the roots found so far.
 
     A search ends with its root, with the error that it raised, or with the one that ``evaluate`` gave for it.
     """

@@ -82,7 +82,7 @@ def match(
     starts: Sequence[float] | None = None,
     label_name: str = "labels",
 ) -> Match:
-    """Search for the temperatures of several observables at once; one that its own standard error denies is no result.
+    """Search for the temperatures of several observables at once; a too uncertain temperature is rejected.
 
     Nor is one that is so low that the rounding of logits would decide, which takes a pass to find out, where it may be so.
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
@@ -104,7 +104,7 @@ def match(
 
 @question("has no rows to look at")
 def rounding_decides(data: Rows, temperature: float) -> bool:
-    """Whether the rounding of most rows decides their probabilities at a temperature; a few rows tell where it does not."""
+    """Whether rounding decides the probabilities of most rows at a temperature; a few rows show if it does not."""
     part = data.sample(_GLANCE) if hasattr(data, "sample") else None  # which rows of somebody's own need not have
     if part is not None and part is not data:
         glance = part.gather(measure_evenness)
@@ -114,7 +114,7 @@ def rounding_decides(data: Rows, temperature: float) -> bool:
 
 
 class TemperatureSolution(NamedTuple):
-    """One temperature, how it was found, and the bounds of what is possible, where the data leave more than one."""
+    """One temperature, how it was found, and bounds if the data allow a range."""
 
     temperature: float
     fit_info: FitInfo
@@ -136,7 +136,7 @@ def find_roots(
     starts: Sequence[float] | None = None,
     label_name: str = "labels",
 ) -> Match:
-    """What `match` finds, with all temperatures, however uncertain: for searches of more parameters that only start there."""
+    """Like `match`, but keeps uncertain temperatures, as starting points for searches with more parameters."""
     matched = Search(data, observables, right or Confidence(), label_name).run(starts)
     if data.has_clusters or not matched.has_squares:
         return matched.at_roots(data)
@@ -146,7 +146,7 @@ def find_roots(
 
 
 class Search:
-    """The search for the temperatures of some observables in all rows: where it is, and what its passes have found."""
+    """The search for the temperatures of some observables in all rows: its state and results so far."""
 
     def __init__(self, data: Rows, observables: Sequence[Observable], right: Confidence | TopN, label_name: str) -> None:
         self.data = data
@@ -181,7 +181,7 @@ class Search:
         return Match(self.observables, answers, self._census, self.n_passes, gaps, has_squares)
 
     def _sample_answers(self) -> dict[int, float]:
-        """The answers of a sample, by the position of their observable, as far as there are any."""
+        """The results of a sample, by the position of the observable, as far as there are any."""
         n_rows = self.data.n_rows
         sample = self.data.sample(max(n_rows // _SHARE, min(_SURE, n_rows))) if n_rows else None
         if sample is None:
@@ -208,7 +208,7 @@ class Search:
         return -float(scale.value)
 
     def _measure(self, wanted: Mapping[int, float], roots: Roots[int]) -> dict[int, Point | NishimoriError]:
-        """What the searches want to know, from one exact pass. Observables that have a root already are measured there.
+        """The values that the searches request, from one exact pass. Observables with a root are measured there.
 
         So the last pass has all of them at or near their roots, and says how they vary together.
         """
@@ -228,7 +228,7 @@ class Search:
         }
 
     def _read(self, *passes: Any) -> tuple[Any, ...]:
-        """What several passes give, from one pass over all rows."""
+        """The results of several passes, from one pass over all rows."""
         self.n_passes += 1
         self._n_exact += 1
         return self.data.gather(together(*passes)).items
@@ -256,14 +256,14 @@ class Search:
 
 
 class SampleAnswers(NamedTuple):
-    """The log β of the observables that have a root in a sample, by their position, and how often its rows were read."""
+    """Log β for observables with a root in a sample, by position, and how often its rows were read."""
 
     log_betas: dict[int, float]
     n_passes: int
 
 
 def search_sample(observables: tuple[Observable, ...], rows: Rows) -> SampleAnswers:
-    """The answers of some rows to three digits, from a search that starts at the answers of a sixteenth of them."""
+    """Results for some rows to three digits, from a search that starts at the results for a sixteenth of them."""
     size = (rows.n_rows or 0) // _SHARE
     part = rows.sample(size) if size >= _FEWEST else None
     begin = {} if part is None or part is rows else search_sample(observables, part).log_betas
@@ -289,7 +289,7 @@ def _middle(places: Mapping[int, float]) -> float:
 
 
 def _merge_close_starts(places: Mapping[int, float], within: float) -> dict[int, float]:
-    """All places in their middle, if they are this close to each other: one exponential then serves all observables."""
+    """Move all places to their middle if they are close enough: one exponential then serves all observables."""
     is_one = max(places.values()) - min(places.values()) <= within
     return dict.fromkeys(places, _middle(places)) if is_one else dict(places)
 
@@ -312,7 +312,7 @@ def in_log_beta(moments: Moments) -> Point:
 
 
 def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
-    """Both ends and, where the mean is not known to grow with β, a grid around the start of the search."""
+    """Both ends and, unless the mean is known to grow with β, a grid around the start of the search."""
     grid = () if observable._is_monotone else tuple((exp(start) * _GRID).tolist())
     return (0.0, *grid, inf)
 
@@ -358,7 +358,7 @@ def refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError
 
 
 def _falling(moments: Moments) -> InputError | None:
-    """The refusal of an observable whose mean falls while T falls, because several temperatures, or none, may then fit."""
+    """Refuse an observable with a mean that falls as T falls, because several temperatures, or none, may then fit."""
     slopes = moments.slope[1:-1] * moments.betas[1:-1]  # in log β
     largest = float(np.abs(slopes).max())
     if not (slopes < -_FALLS * largest).any():
@@ -375,7 +375,7 @@ def _falling(moments: Moments) -> InputError | None:
 
 
 def _root_or_error(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:
-    """A root that rounding does not move by more than is promised, else the reason why it is no answer."""
+    """A root that is precise despite rounding, or the reason why it is rejected."""
     if isinstance(root, NishimoriError):
         return root
     # The search ends where the gap is of the size of its rounding, so both can be off by that much.

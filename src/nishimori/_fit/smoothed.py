@@ -1,4 +1,4 @@
-"""The temperature of smoothed labels, which exists where the labels themselves leave none: all right, separable, or very few.
+"""The temperature of smoothed labels, which exists even if the labels determine none: all right, separable, or very few.
 
 Expectation consistency then matches mean confidence to (right + ½)/(n + 1): half a right and half a wrong answer are added.
 Temperature scaling has the least cross-entropy against J. Platt's targets, here for any number K of classes: a sample whose
@@ -54,7 +54,7 @@ class Smoothed:
     target: float | None
 
     def warn(self) -> None:
-        """Say that all classes are equally probable, or what makes the temperature uncertain."""
+        """Warn that all classes are equally probable, or that the temperature is uncertain."""
         if self.is_uniform:
             notice(
                 "The scores say nothing about the classes, because the answers are not better than chance even with smoothed "
@@ -147,7 +147,7 @@ class _GapSearch:
         return float(gap.item()) + self._shift
 
     def zero(self, low: float) -> float | None:
-        """Where the gap is zero; ``low`` if it is positive there already, and None if it is positive nowhere."""
+        """The zero of the gap; ``low`` if the gap is already positive there, None if it is positive nowhere."""
         from scipy.optimize import brentq  # noqa: PLC0415 - slow to import
 
         if self.gap(low) >= 0:

@@ -89,7 +89,7 @@ class Temperatures(Displayed):
 
     @property
     def table(self) -> Tabular:
-        """The temperatures as they are shown."""
+        """The temperatures as text."""
         rows = [
             ("expectation consistency (EC)", self.ec, self.ec_se, self.ec_bounds),
             ("temperature scaling (TS)", self.ts, self.ts_se, self.ts_bounds),
@@ -185,7 +185,7 @@ def temperatures(
 
 @question("has no rows to fit temperatures to")
 def temperatures_of(data: Rows, *, warn: bool = True, starts: Mapping[str, float] | None = None) -> Temperatures:
-    """Both temperatures of rows, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
+    """Both temperatures of rows, or neither; ``warn`` if few samples decide; ``starts`` are initial guesses by name."""
     begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
     matched = match(data, *BUILT_IN.values(), starts=begin)
     if warn:

@@ -1,1 +1,1 @@
-"""Sums over the classes of a row: the arithmetic that takes nearly all of the time, one file per way to do it."""
+"""Sums over the classes of a row, which take nearly all of the computing time: one file per implementation."""

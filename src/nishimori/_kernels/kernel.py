@@ -1,4 +1,4 @@
-"""Which kernel computes, and the sums of blocks of rows that other folders ask it for.
+"""Choose a kernel, and compute sums over blocks of rows with it.
 
 A kernel is a module with one function, `power_sums`: it takes logits (n, k), some finite positive β and an order, and gives
 Σ d^j exp(βd) over the classes of each row but the largest one, d being the distance from the row's largest logit. Everything
@@ -50,7 +50,7 @@ from nishimori.errors import InputError
 _VARIABLE = "NISHIMORI_KERNEL"
 
 LEAST_SINGLE = 1e-15
-"""Float32 holds this β and its inverse, and what they are multiplied with, with all their digits."""
+"""The lowest β for which float32 holds β, its inverse and products with them at full precision."""
 
 _PLAIN_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -63,7 +63,7 @@ _OLDEST_TRITON = (3, 3)
 
 @cache
 def kernel_named(name: str) -> ModuleType:
-    """The kernel of this name. What it needs is imported when it is first used."""
+    """The kernel of this name. Its imports happen when it is first used."""
     return import_module(f"nishimori._kernels.{name}")
 
 
@@ -180,7 +180,7 @@ def takes_unchecked(batch: Batch) -> bool:
 
 
 def _takes(batch: Batch, question: str, logits: Array) -> bool:
-    """What the kernel of a batch says of logits; one that does not have the ``question`` takes none."""
+    """The kernel's answer to a ``question`` about logits; False if it does not have the question."""
     kernel = kernel_of(batch)
     return hasattr(kernel, question) and getattr(kernel, question)(logits)
 
@@ -191,7 +191,7 @@ def as_stored(batch: Batch) -> Array:
 
 
 def is_plain(batch: Batch) -> bool:
-    """Whether logits and labels say all: the order of classes is that of the logits, and each class has a column."""
+    """Whether logits and labels are enough: logits give the order of classes, and each class has a column."""
     return batch.probabilities is None and batch.predicted is None and batch.has_all_classes
 
 
@@ -208,7 +208,7 @@ def gives_node_sums(batch: Batch) -> bool:
 
 
 def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
-    """What a sketch keeps of rows, where the kernel can do without a number per row and node.
+    """The sums of a sketch, if the kernel needs no number per row and node.
 
     None if it cannot, or if it has found a number that has to be masked or checked. Rows of weight zero may hold anything.
     """
@@ -264,7 +264,7 @@ def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
 def score_totals(
     batch: Batch, beta: float, inner: HostArray, positive: HostArray | None = None, *, counts: bool
 ) -> ScoreTotals | None:
-    """The sums of all rows of a batch, which may have weight zero; None if there is something to check or to mask.
+    """The sums of all rows of a batch, which may have weight zero; None if values must be checked or masked.
 
     Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below. ``positive`` are those of the
     probability of the second of two classes; None to leave it out.
@@ -287,7 +287,7 @@ def score_totals(
 # --- sums over groups with a β of their own; only the C kernel makes them, in float64 --------------------------------------
 
 Method = Literal["ec", "ts"]
-"""Whose gap is summed: that of expectation consistency, or of temperature scaling."""
+"""The method whose gap is summed: expectation consistency or temperature scaling."""
 
 
 def sums_groups(batch: Batch, betas: HostArray) -> bool:
@@ -296,7 +296,7 @@ def sums_groups(batch: Batch, betas: HostArray) -> bool:
 
 
 def group_totals(batch: Batch, codes: HostArray | None, betas: HostArray, method: Method, *, counts: bool) -> HostArray | None:
-    """Six sums of each group, (6, groups), of rows that may have weight zero; None if there is something to check or to mask.
+    """Six sums of each group, (6, groups), of rows that may have weight zero; None if values must be checked or masked.
 
     They are the number of rows, Σw, Σw·gap, Σw·slope, Σu·variance and Σu·gap², as `nishimori._sums.groups.GroupSums` has them.
     Without ``codes``, the group of a row is its top class.

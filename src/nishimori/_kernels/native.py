@@ -114,7 +114,7 @@ def library() -> Library:
 
 
 def is_available() -> bool:
-    """Whether there is a library, and it can be loaded."""
+    """Whether the library exists and can be loaded."""
     return library().functions is not None
 
 
@@ -129,7 +129,7 @@ def variant() -> str:
 
 
 def description() -> str:
-    """Which kernel computes with NumPy arrays, for people: ``native kernel, avx2``."""
+    """The kernel for NumPy arrays as text, such as ``native kernel, avx2``."""
     return f"native kernel, {variant()}" if is_available() else f"NumPy only: {library().problem}"
 
 
@@ -169,7 +169,7 @@ def _term(beta: float, dtype: "np.dtype[Any]") -> _TermInC:
 
 @dataclass(frozen=True)
 class _ExpPlan:
-    """How to get the sums at some betas: what C is told, and what keeps that in memory."""
+    """A plan for the sums at some betas: the arguments for C, and the objects that keep them in memory."""
 
     in_double: bool
     c: Any
@@ -216,7 +216,7 @@ def _n_threads() -> int:
 
 
 def _in_blocks(logits: HostArray, work: Callable[[slice], S], multiple: int = 1) -> list[S]:
-    """What ``work`` gives for each block of rows, in order: at least one, and all but the last have a ``multiple`` of rows."""
+    """The results of ``work`` per block of rows, in order: at least one; all but the last have a ``multiple`` of rows."""
     n, n_classes = logits.shape
     step = max(_BLOCK // max(n_classes, 1) // multiple, 1) * multiple
     blocks = [slice(start, min(start + step, n)) for start in range(0, max(n, 1), step)]
@@ -232,7 +232,7 @@ def _contiguous(x: HostArray, dtype: Any) -> HostArray:
 
 
 def _rows(logits: HostArray, rows: slice) -> HostArray:
-    """Some rows as C reads them: as they are, if they can be, else a copy."""
+    """Some rows in a layout that C can read: unchanged if possible, else a copy."""
     return _contiguous(logits[rows], _dtype(logits))
 
 

@@ -1,4 +1,4 @@
-"""What kernels return, and which temperatures share work."""
+"""The results of kernels, and the temperatures that share work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class AnswerSums(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What a kernel counts in rows that were not checked before: those of positive weight, and what is in them.
+    """A kernel's counts in unchecked rows: rows of positive weight, and their contents.
 
     A kernel that does not tell bad rows from masks counts only where there are neither.
 
@@ -137,7 +137,7 @@ class ScoreTotals(NamedTuple):
 
 
 FARTHEST = 4
-"""By how many nodes two gaps are apart at most, where their products are summed."""
+"""The largest distance in nodes between two gaps with summed products."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def _power_sums(logits: Array, betas: Sequence[float], order: int, mode: str) ->
 
 
 class _RowTops(NamedTuple):
-    """What is at the top of each row: the largest logit, its first column, and how often it is there.
+    """The top of each row: the largest logit, its first column, and how often it occurs.
 
     Also how many logits are -inf, and the sum of all.
     """
@@ -394,7 +394,7 @@ def node_sums(
     n_bins: int,
     bin_scale: float,
 ) -> NodeSums | None:
-    """What a sketch keeps of rows, in float64; None if something has to be checked or masked.
+    """The sums of a sketch, in float64; None if values must be checked or masked.
 
     ``beyond`` are twice the nodes of the last octave. A confidence c is in the bin ceil(c·``bin_scale``) - 1. Rows of weight
     zero may hold anything.

@@ -1,4 +1,4 @@
-"""The Triton kernels that add up over rows what follows from a few numbers per row: scores, and what a sketch keeps.
+"""The Triton kernels that sum over rows from a few numbers per row: scores, and the sums of a sketch.
 
 A program takes some rows, one per lane, and stores one number for each sum. Those of all programs are added up afterwards, so
 that no sum depends on the order in which programs run. All is float64; the formulas are those of native_scores.h and
@@ -14,7 +14,7 @@ from nishimori._kernels.triton_kernels import _jit, tl
 
 @_jit
 def _weights_of(weights, row, n, WEIGHTED: tl.constexpr):
-    """The weight of each row; 0 behind the last one."""
+    """The weight of each row; 0 after the last one."""
     present = row < n
     weight = present.to(tl.float64)
     if WEIGHTED:

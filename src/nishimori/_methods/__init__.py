@@ -1,1 +1,1 @@
-"""What is fitted, the one table of methods, what is kept of a fit, and its record on disk. Nothing here needs scikit-learn."""
+"""Methods without scikit-learn: the table of methods, the result of a fit, and its record on disk."""

@@ -1,4 +1,4 @@
-"""What is kept of a fit, without scikit-learn, which takes longer to import than most fits take.
+"""The result of a fit, without scikit-learn, which takes longer to import than most fits take.
 
 `FittedMethod` keeps it, in attributes with an underscore at the end, as scikit-learn wants it: after a fit or from a file, of
 which it makes a record. `Calibrator` is one with the face that scikit-learn knows, and `BareCalibrator` the one that the shell
@@ -42,11 +42,11 @@ _IN_RECORD = ("n_samples", "residual", "temperature_se", "data_digest")
 _COLUMNS = ("label_column", "score_column", "group_column")
 
 COMMON = ("input", "classes", "floor")
-"""The parameters that every calibrator has besides those of its method."""
+"""The parameters of every calibrator besides its method's own."""
 
 
 class FittedMethod(ABC):
-    """A method and what it has learned."""
+    """A method and its fitted state."""
 
     is_fixed: ClassVar[bool] = False
     takes_claims: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class FittedMethod(ABC):
         ignore_index: int | None = None,
         member_axis: int | None = None,
     ) -> Rows:
-        """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
+        """The data to fit to, for your own `fit`; values are checked when they are first read."""
         check_constructor(self)
         options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
         options |= {"counts": counts, "ignore_index": ignore_index, "member_axis": member_axis}
@@ -111,7 +111,7 @@ class FittedMethod(ABC):
         return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
 
     def _check_claims(self, data: Any) -> None:
-        """Refuse claims that the method is not for: those with a temperature, and scores for methods of probabilities."""
+        """Refuse claims that the method does not support: any for a temperature, scores for methods of probabilities."""
         if not getattr(data, "is_claims", False) or self.is_fixed:
             return
         if not self.takes_claims:
@@ -123,12 +123,12 @@ class FittedMethod(ABC):
             raise InputError("X", f"be probabilities for the method {self.method_name!r}", got=f"scores. Use {names}")
 
     def _classes_in(self, y: Any) -> list[Any] | None:  # noqa: ARG002 - for methods of two classes
-        """The classes that labels themselves name, in order; None where ``classes`` has to say it."""
+        """The classes in the labels, in order; None if ``classes`` must list them."""
         return None
 
     @property
     def _names(self) -> Classes:
-        """The label of each column, as passed or as the labels say; None if these are numbers of columns."""
+        """The label of each column, as passed or from the labels; None if labels are column numbers."""
         return self._own_classes_ if self.classes is None else self.classes
 
     def learn(
@@ -142,7 +142,7 @@ class FittedMethod(ABC):
         estimates: dict[str, float] | None = None,
         n_passes: int | None = None,
     ) -> Self:
-        """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
+        """Store the results of your own `fit`, as its last step: a fit that fails leaves the calibrator unchanged.
 
         Parameters
         ----------
@@ -188,18 +188,18 @@ class FittedMethod(ABC):
         return self
 
     def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
-        """Keep one temperature that was found in ``data``, which are those of ``X``, and what else its method shows."""
+        """Store one temperature that was fitted to ``data`` (from ``X``), and further results of the method."""
         info = fit.fit_info
         self.learn(X, data, Temperature(fit.temperature), info.n_samples, info.residual, info.temperature_se)
         vars(self).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
         return self
 
     def _show(self) -> None:  # noqa: B027 - most show nothing else
-        """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
+        """Set the attributes that follow from the map and the estimates, after a fit or after reading a file."""
 
     @property
     def method_name(self) -> str:
-        """What the method is called: its registered name, else where it can be imported from."""
+        """The name of the method: its registered name, else its import path."""
         return table.name_of(type(self))
 
     def method_params(self) -> dict[str, Any]:
@@ -208,11 +208,11 @@ class FittedMethod(ABC):
 
     @property
     def temperature_(self) -> float | None:
-        """What logits are divided by; None for a map that does more than that."""
+        """The divisor of logits; None for a map that does more than divide."""
         return temperature_of(self.map_)
 
     def _record(self) -> Record:
-        """What a file keeps."""
+        """The content of a file."""
         names = getattr(self, "feature_names_in_", None)
         origin = Provenance(
             method=self.method_name,
@@ -255,17 +255,17 @@ class FittedMethod(ABC):
         return self
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write what was learned to a small JSON file."""
+        """Write the fitted state to a small JSON file."""
         self._record().write(path, overwrite=overwrite)
 
 
 def label_name(X: Any) -> str:
-    """What messages call the labels: `Rows` have them themselves, else they are the argument ``y``."""
+    """The name of the labels in messages: `Rows` contain them, else they are the argument ``y``."""
     return "labels" if is_rows(X) else "y"
 
 
 def is_flat(X: Any, members: Members | None = None) -> bool:
-    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat.
+    """Whether ``X`` has one number per sample, as far as known without reading it: files and loaders do not count as flat.
 
     With ``members`` it is flat if it is one number per member and sample.
     """
@@ -281,7 +281,7 @@ def name_columns(
     score_column: str | None = None,
     group_column: str | None = None,
 ) -> None:
-    """Note what the columns of ``X``, of the labels and of the groups are called, where ``X`` itself cannot say.
+    """Store the names of the columns of ``X``, labels and groups, if ``X`` itself does not have them.
 
     Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds all
     scores.
@@ -297,7 +297,7 @@ def name_columns(
 
 
 def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
-    """Refuse rows whose number of classes, or of members, is not that of the data that were fitted to."""
+    """Refuse rows whose number of classes, or of members, differs from the data of the fit."""
     check_members(calibrator, getattr(data, "members", None), name)
     fitted_to = getattr(calibrator, "n_features_in_", data.n_classes)
     if data.n_classes != fitted_to:
@@ -323,7 +323,7 @@ def refuse_members(calibrator: FittedMethod, data: str) -> None:
 
 @dataclass(eq=False, repr=False)
 class BareCalibrator(FittedMethod):
-    """A method of one temperature and what it has learned, as the shell runs it: without scikit-learn."""
+    """A method with one temperature, and its fitted state, without scikit-learn, for the shell."""
 
     method: TemperatureMethod
     _: KW_ONLY
@@ -345,7 +345,7 @@ class BareCalibrator(FittedMethod):
         return calibrator
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose the temperature from rows, or from what was summed of them."""
+        """Choose the temperature from rows, or from their sums."""
         rows = self.rows_from(X, y, sample_weight)
         return self._adopt(X, rows, self.method.fit(rows, label_name=label_name(X)))
 
@@ -360,7 +360,7 @@ class BareCalibrator(FittedMethod):
 
 
 def own_parameters(target: Any) -> tuple[str, ...]:
-    """The names of the parameters of a class of methods, without those that all have; an observable has its own already."""
+    """The names of a method class's own parameters; an observable already has its own."""
     taken = () if isinstance(target, Observable) else signature(target).parameters.values()
     return tuple(one.name for one in taken if one.name not in COMMON and one.kind is not Parameter.VAR_KEYWORD)
 
@@ -369,7 +369,7 @@ M = TypeVar("M", bound=FittedMethod)
 
 
 def check_constructor(calibrator: FittedMethod) -> None:
-    """Refuse a calibrator of the user's own whose constructor does not set what all calibrators have."""
+    """Refuse a user's own calibrator with a constructor that does not set the usual attributes."""
     missing = [name for name in COMMON if not hasattr(calibrator, name)]
     if missing:
         raise InputError(
@@ -380,7 +380,7 @@ def check_constructor(calibrator: FittedMethod) -> None:
 
 
 def fit_checked(method: M, *data: Any, **options: Any) -> M:
-    """A calibrator after its `fit`; refuses one of the user's own that does not return what it has learned."""
+    """A calibrator after its `fit`; refuses a user's own `fit` that does not end with `learn`."""
     check_constructor(method)
     fitted: Any = method.fit(*data, **options)
     is_method = hasattr(fitted, "method_params")
@@ -391,13 +391,13 @@ def fit_checked(method: M, *data: Any, **options: Any) -> M:
 
 
 def _check_batch(map_: Map, batch: Batch) -> int:
-    """The pass that checks what a map claims, and sums nothing."""
+    """The pass that checks the claims of a map, and sums nothing."""
     check_claims(map_, batch.double, apply_checked(map_, batch.double))
     return 0
 
 
 def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> None:
-    """Refuse a map that does not keep predictions as it claims, on some rows of ``data`` or on random ones.
+    """Refuse a map that claims to keep predictions but does not, on some rows of ``data`` or on random ones.
 
     A map that needs groups is checked where it is evaluated: samples do not name their groups.
     """

@@ -28,7 +28,7 @@ from nishimori.maps.temperature import temperature_of
 
 @dataclass(frozen=True)
 class TemperatureFit:
-    """One temperature, how it was found, and what else calibrators show of the fit, by the names of their attributes."""
+    """One temperature, how it was found, and further results of the fit, by the names of calibrators' attributes."""
 
     temperature: float
     fit_info: FitInfo
@@ -42,14 +42,14 @@ class ObservableMethod(ABC):
 
     @abstractmethod
     def observable_for(self, n_classes: int) -> Observable:
-        """What is matched; refuses parameters that do not suit this many classes."""
+        """The matched observable; refuses parameters that do not suit this many classes."""
 
     def check(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes."""
         self.observable_for(n_classes)
 
     def fit(self, data: Rows, *, label_name: str) -> TemperatureFit:
-        """Find the temperature; that of smoothed labels has no standard error.
+        """Find the temperature; from smoothed labels it has no standard error.
 
         ``label_name`` is what messages call the labels.
         """
@@ -67,7 +67,7 @@ class ObservableMethod(ABC):
         return TemperatureFit(smoothed.temperature, smoothed.fit_info, attributes)
 
     def restored(self, record: Record) -> dict[str, Any]:
-        """Whether the temperature stands for the uniform distribution, where that may be."""
+        """Whether the temperature stands for the uniform distribution, if that is possible."""
         is_uniform = bool((record.provenance.estimates or {}).get("uniform"))
         return _shown(None, is_uniform=is_uniform, estimates={"uniform": float(is_uniform)} if self.smooth_labels else None)
 
@@ -108,12 +108,12 @@ class TS(ObservableMethod):
 
 @dataclass(frozen=True)
 class OwnObservable(ObservableMethod):
-    """The temperature at which an observable of the user's own has the same mean under the model and at the labels."""
+    """The temperature at which a user's own observable has the same mean under the model and at the labels."""
 
     observable: Observable
 
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
-        """The one that was passed."""
+        """The observable that was passed."""
         if not isinstance(self.observable, Observable):
             raise InputError("observable", "be an instance of a subclass of nishimori.Observable", got=repr(self.observable))
         return self.observable
@@ -121,27 +121,27 @@ class OwnObservable(ObservableMethod):
 
 @dataclass(frozen=True)
 class Adaptive:
-    """The temperature of EC, as far as the data can tell it from that of TS; it has no parameters."""
+    """The adaptive temperature between TS and EC; it has no parameters."""
 
     def check(self, n_classes: int) -> None:
-        """Refuse no number of classes."""
+        """Accept any number of classes."""
 
     def fit(self, data: Rows, *, label_name: str) -> TemperatureFit:
-        """Find both temperatures in one search, and the one between them."""
+        """Find both temperatures in one search, and the adaptive one between them."""
         return self.choose(match_both(data, label_name=label_name))
 
     def choose(self, matched: Match) -> TemperatureFit:
-        """The temperature between those that `match_both` has found."""
+        """The temperature between the two that `match_both` found."""
         adapted = Adapted.from_match(matched)
         return TemperatureFit(adapted.temperature, _fit_info(matched, adapted), _shown_adapted(adapted))
 
     def restored(self, record: Record) -> dict[str, Any]:
-        """Both temperatures and their errors, which the estimates of a file are enough for."""
+        """Both temperatures and their errors, from the estimates in a file."""
         return _shown_adapted(Adapted.from_estimates(record.provenance.estimates or {}, temperature_of(record.map)))
 
 
 TemperatureMethod = ObservableMethod | Adaptive
-"""What finds one temperature: `fit` does, `check` refuses parameters, `restored` is what calibrators show of a saved fit."""
+"""Finds one temperature with `fit`; `check` refuses parameters, `restored` gives the results of a saved fit."""
 
 
 def _shown_adapted(adapted: Adapted | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Classes of other frequencies: which numbers per class turn probabilities for one set of frequencies into those for another.
+"""Other class frequencies: the numbers per class that turn probabilities for one set of frequencies into another's.
 
 Where the samples of each class stay as they are and only the classes become more or less frequent, Bayes' rule multiplies the
 probability of each class by new/old and divides by the sum: ln(new/old) is added to its calibrated logit. That is right where
@@ -36,11 +36,11 @@ _LOOKED_AT, _PART_LOOKED_AT, _MOST_LOOKED_AT = 2**17, 0.1, 2**22
 
 _SUM = 1e-6
 
-_SMALL_SHARE = "Pass shares, such as 0.01 for one percent. Give a class that hardly occurs a small share."
+_SMALL_SHARE = "Pass shares, such as 0.01 for one percent. Pass a small share for a rare class."
 
 
 def is_off(gap: Any, se: Any, share: Any, n_classes: int = 2) -> Any:
-    """Whether mean probabilities are off shares: significantly for one of so many classes, and enough to matter."""
+    """Whether mean probabilities differ from shares, significantly for one of this many classes, and relevantly."""
     reach = normal_quantile(1 - (1 - _LEVEL) / (n_classes - 1))
     least = np.minimum(_POINT, _PART * np.minimum(share, 1 - share))
     return (np.abs(gap) > reach * se) & (np.abs(gap) > least)
@@ -61,7 +61,7 @@ class _ClassSums(Sum):
 
 
 def _sum_classes(map_: Map, batch: Batch) -> _ClassSums:
-    """The pass."""
+    """Sum over one batch."""
     p, labels = (arrays.on_host(values) for values in (map_.probabilities(batch.logits), batch.labels))
     w, n_classes = np.asarray(arrays.on_host(batch.weights), dtype=np.float64), p.shape[1]
     is_one = bool((w == w[0]).all())  # then sums over rows take a third of the time
@@ -76,7 +76,7 @@ def _sum_classes(map_: Map, batch: Batch) -> _ClassSums:
 
 
 def with_prevalence(probabilities: Any, new: Any, old: Any, *, classes: Classes = None) -> Array:
-    """Probabilities for classes of other frequencies: each is multiplied by new/old, and each row divided by its sum.
+    """Probabilities for other class frequencies: each is multiplied by new/old, and each row divided by its sum.
 
     For calibrated probabilities that no fitted calibrator gives; a fitted one has `with_prevalence` and knows ``old`` itself.
 
@@ -116,7 +116,7 @@ def with_prevalence(probabilities: Any, new: Any, old: Any, *, classes: Classes 
 
 
 def class_off(data: Rows, map_: Map) -> dict[str, float] | None:
-    """The class whose mean probability is furthest off its share among some of the data, in standard errors; None if none is.
+    """The class with the largest difference between mean probability and share, in standard errors; None if none differs.
 
     Maps of the user's own, and those that need groups, are not looked at.
     """
@@ -145,7 +145,7 @@ def shares(weights: HostArray | None) -> HostArray | None:
 
 
 def bias(new: Any, old: HostArray, classes: Sequence[Any] | HostArray) -> tuple[HostArray, HostArray]:
-    """What is added to calibrated logits, and the ``new`` frequencies as an array; checks them against the ``old`` ones."""
+    """The numbers to add to calibrated logits, and the ``new`` frequencies as an array; checks them against ``old``."""
     checked = checked_prevalence(new, classes)
     if (without := np.flatnonzero(old == 0)).size:
         raise InputError(
@@ -156,7 +156,7 @@ def bias(new: Any, old: HostArray, classes: Sequence[Any] | HostArray) -> tuple[
 
 
 def checked_prevalence(value: Any, classes: Sequence[Any] | HostArray, name: str = "new") -> HostArray:
-    """One frequency per class: of a number for the second of two classes, a dictionary by label, or one number per class."""
+    """One frequency per class, from a number for the second of two classes, a dictionary by label, or a list."""
     labels = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
     if isinstance(value, Mapping):
         numbers = _by_label(value, labels, name)
@@ -166,7 +166,7 @@ def checked_prevalence(value: Any, classes: Sequence[Any] | HostArray, name: str
                 name,
                 f"have one number for each of {len(labels)} classes",
                 got=f"{value!r:.60}",
-                remedy="A single number is that of the second of two classes.",
+                remedy="A single number is for the second of two classes.",
             )
         (second,) = _plain([value], name)
         if not 0 < second < 1:
@@ -218,7 +218,7 @@ def _names(classes: Any, places: Any) -> str:
 
 
 def refuse_off(off: Mapping[str, float] | None, classes: Sequence[Any] | HostArray, method: str) -> None:
-    """Refuse probabilities whose means are not the old frequencies, as one temperature may leave them."""
+    """Refuse probabilities with means that differ from the old frequencies, as can happen after one temperature."""
     if off is None:
         return
     label = classes[int(off["place"])]

@@ -31,13 +31,13 @@ FORMAT = "nishimori-calibration"
 VERSION = 6
 
 MULTILABEL_FORMAT = "nishimori-multilabel"
-"""What files of `MultilabelCalibrator` have in its place."""
+"""The format name in files of `MultilabelCalibrator`."""
 
 _REMEDY = "Fit and save again."
 
 
 def is_multilabel(content: Any) -> bool:
-    """Whether the content of a file is that of a `MultilabelCalibrator`."""
+    """Whether the content of a file describes a `MultilabelCalibrator`."""
     return isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT
 
 
@@ -47,7 +47,7 @@ _MOST_CLASSES = 2**24
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a map comes from."""
+    """The origin of a map."""
 
     method: str
     params: dict[str, Any] = field(default_factory=dict)
@@ -71,14 +71,14 @@ class Provenance:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether JSON gives it back as it was: a number, text, nothing, or a list of these."""
+    """Whether JSON preserves the value: a number, text, None, or a list of these."""
     return (
         value is None or isinstance(value, str | int | float | bool) or (isinstance(value, list) and all(map(_is_plain, value)))
     )
 
 
 def different(what: str, *kinds: type, number: int | None) -> shapes.Kind:
-    """A list of different values of some types, of which a file may have a million."""
+    """The shape of a list of distinct values of some types, which may have a million entries."""
 
     def is_right(value: Any) -> bool:
         is_list = isinstance(value, list) and len(value) == number and all(isinstance(entry, kinds) for entry in value)
@@ -137,7 +137,7 @@ _FIELDS: shapes.Shape = {
 
 @dataclass(frozen=True)
 class Record:
-    """What a calibrator needs to be itself again."""
+    """Everything that is needed to restore a calibrator."""
 
     map: Map
     input: Input
@@ -169,24 +169,24 @@ class Record:
 
     @property
     def common_parameters(self) -> dict[str, Any]:
-        """The parameters that methods of every kind have; a method of the user's own need not have a floor."""
+        """The parameters that all methods have; a user's own method need not have a floor."""
         input_ = None if self.input == "logits" else self.input  # which is also what a new fit takes scores for
         common: dict[str, Any] = {"input": input_, "classes": self.provenance.classes}
         return common if self.floor is None else common | {"floor": self.floor}
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All parameters that the method was made with."""
+        """All parameters of the method."""
         return self.provenance.params | self.common_parameters
 
     def parameters_error(self, path: str | os.PathLike[str]) -> FormatError:
-        """The error that the method cannot have been fitted with these parameters."""
+        """The error for parameters that the method cannot have been fitted with."""
         fault = shape_error("provenance.params", f"parameters of {self.provenance.method!r}", self.provenance.params)
         return FormatError(f"{os.fspath(path)} is damaged: {fault}. {_REMEDY}")
 
     @classmethod
     def from_content(cls, content: Any, path: Path) -> "Record":
-        """What the content of a file describes; raises `FormatError` with what to do."""
+        """The record that the content of a file describes; raises `FormatError` with a remedy."""
         if is_multilabel(content):
             raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -198,7 +198,7 @@ class Record:
             _check_names(origin)
             used = map_in(checked["map"], path, "map")
             if used.n_classes not in (None, origin["n_classes"]):
-                raise shape_error("provenance.n_classes", f"{used.n_classes}, as that of the map", origin["n_classes"])
+                raise shape_error("provenance.n_classes", f"{used.n_classes}, like the map", origin["n_classes"])
             _check_shares(origin)
             origin["method"] = present_name(origin["method"])
             provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
@@ -206,7 +206,7 @@ class Record:
 
 
 def _check_shares(origin: dict[str, Any]) -> None:
-    """Refuse frequencies of another number of classes, or of a class that is not there; without the number they say nothing."""
+    """Refuse frequencies for another number of classes, or for a missing class; drop them if there is no number of classes."""
     n_classes, prior, off = origin["n_classes"], origin["class_prior"], origin["class_off"]
     if n_classes is None:
         origin |= {"class_prior": None, "class_off": None}
@@ -218,7 +218,7 @@ def _check_shares(origin: dict[str, Any]) -> None:
 
 
 def _check_names(origin: dict[str, Any]) -> None:
-    """Refuse classes or columns that the number of classes does not go with, or that are in different orders."""
+    """Refuse classes or columns that do not match the number of classes, or that have different orders."""
     n_classes, classes, columns = origin["n_classes"], origin["classes"], origin["columns"]
     check_shape(classes, (different("texts or numbers", str, int, float, number=n_classes), None), "provenance.classes")
     check_shape(columns, (different("texts", str, number=n_classes), None), "provenance.columns")
@@ -231,11 +231,11 @@ def _check_names(origin: dict[str, Any]) -> None:
 
 
 _EARLIER_NAMES = {"auto": "adaptive", "ensemble": "mixture"}
-"""What methods are called now, by the names that files of earlier versions have for them."""
+"""The current names of methods, by their names in files of earlier versions."""
 
 
 def present_name(method: Any) -> Any:
-    """What a method in a file, or one that NAME+ec finishes, is called now."""
+    """The current name of a method in a file, also inside NAME+ec."""
     if not isinstance(method, str):
         return method
     name, finished, rest = method.partition("+")
@@ -243,7 +243,7 @@ def present_name(method: Any) -> Any:
 
 
 def check_version(content: dict[str, Any], path: Path, latest: int) -> int:
-    """The version of the format of a file; refuses a newer one than the ``latest`` that can be read."""
+    """The format version of a file; refuses one newer than ``latest``."""
     version: int = check_shape(content.get("format_version"), shapes.whole(1), "format_version")
     if version > latest:
         writer = content.get("provenance", content)
@@ -256,7 +256,7 @@ def check_version(content: dict[str, Any], path: Path, latest: int) -> int:
 
 
 def content_of(path: Path) -> Any:
-    """What a file of JSON holds; refuses a file of anything else."""
+    """The content of a JSON file; refuses any other file."""
     try:
         return read_json(path)
     except JsonError as error:
@@ -265,7 +265,7 @@ def content_of(path: Path) -> Any:
 
 @contextmanager
 def report_damage(path: Path) -> Iterator[None]:
-    """A context manager that says of which file something is not what it must be, and what to do."""
+    """A context manager that adds the file and a remedy to errors about its content."""
     try:
         yield
     except JsonError as error:
@@ -273,7 +273,7 @@ def report_damage(path: Path) -> Iterator[None]:
 
 
 def map_in(described: dict[str, Any], path: Path, place: str) -> Map:
-    """The map that a field of a file describes; one of a kind that is not known here is refused with what to do."""
+    """The map that a field of a file describes; refuses an unknown kind, with a remedy."""
     named_here = _innermost(described)
     kind = named_here["kind"]
     if isinstance(kind, str) and find_kind(kind) is None:
@@ -287,11 +287,11 @@ def map_in(described: dict[str, Any], path: Path, place: str) -> Map:
     try:
         return from_parameters(described["kind"], described["parameters"])
     except InputError:
-        raise shape_error(place, "a map with possible parameters", described) from None
+        raise shape_error(place, "a map with valid parameters", described) from None
 
 
 def _innermost(described: dict[str, Any]) -> dict[str, Any]:
-    """What a file says of the map inside all others."""
+    """The description of the innermost map in a file."""
     while described["kind"] in (Tempered.kind, Shifted.kind) and isinstance(described["parameters"], dict):
         inner = described["parameters"].get("inner")
         if not isinstance(inner, dict) or not {"kind", "parameters"} <= set(inner):
@@ -301,14 +301,14 @@ def _innermost(described: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_text(content: dict[str, Any]) -> str:
-    """JSON in which a list of numbers, such as a row of a matrix, takes one line."""
+    """JSON with each list of numbers, such as a row of a matrix, on one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     # A name in quotes cannot contain the end of a line, so that only lists are found.
     return re.sub(r"\[\n([-+.,eE\d\s]+)\n\s*\]", lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
-    """The fields of version 1 where version 2 has them."""
+    """Move the fields of version 1 to their places in version 2."""
     names = ("method", "classes", "columns", "n_classes", "n_samples", "library_version")
     origin = {"method": shapes.one_of("ec", "ts", "fixed"), "n_classes": _PROVENANCE["n_classes"], "top_n": shapes.whole(1)}
     check_shape(content, shapes.same("temperature input classes columns n_samples library_version", shapes.ANYTHING) | origin)
@@ -324,7 +324,7 @@ def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_floor(content: dict[str, Any]) -> float | None:
-    """What the content of a file says of the lowest probability."""
+    """The lowest probability in the content of a file."""
     floor = content["floor"]
     try:
         check_input(content["input"], floor)
@@ -334,5 +334,5 @@ def checked_floor(content: dict[str, Any]) -> float | None:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written; half of a surrogate pair cannot."""
+    """Whether the text can be written; half of a surrogate pair cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in value)

@@ -1,4 +1,4 @@
-"""The one table of methods: what each is called, what it does, where its class is; and how others are added and looked up.
+"""The table of all methods: name, purpose and class of each, with functions to register and find methods.
 
 Names come from three places: the library itself (`METHODS`), `add` in this process, and the entry points of installed packages,
 which are imported only when their method is used. The shell, PyTorch and the tests of every method follow from this table. No
@@ -18,7 +18,7 @@ NumberOfClasses = Literal["any", "two"]
 
 @dataclass(frozen=True)
 class Traits:
-    """What users ask about a method before they choose it.
+    """The facts that help users to choose a method.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Traits:
 
 
 class BuiltIn(NamedTuple):
-    """A method as ``nishimori methods`` lists it: in one line, and without an import of its class.
+    """A method in one line for ``nishimori methods``, without importing its class.
 
     ``place`` is its file in `_calibrators` and its class, whose `Traits` say the same about predictions and classes.
     """
@@ -58,7 +58,7 @@ METHODS = {
     "ts": BuiltIn("one_temperature:TemperatureScaling", "one T, at which the cross-entropy is lowest", True),
     "adaptive": BuiltIn("one_temperature:AdaptiveConsistency", "one T between those of ts and ec (default)", True),
     "best": BuiltIn("best:Best", "the method with the lowest cross-validated loss"),
-    "none": BuiltIn("fixed:Uncalibrated", "nothing, T = 1, to compare others with", True),
+    "none": BuiltIn("fixed:Uncalibrated", "nothing: T = 1, for comparison", True),
     "group": BuiltIn("groups:GroupConsistency", "one T per predicted class, or per named group", True),
     "bias": BuiltIn("bias_corrected:BiasCorrected", "one T, and a bias per class"),
     "vector": BuiltIn("scaling:VectorScaling", "a factor and a bias per class"),
@@ -78,7 +78,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method that `Best` tries unless the user names others, and what a fit of it costs.
+    """A method that `Best` tries by default, with the cost of its fit.
 
     Attributes
     ----------
@@ -105,11 +105,11 @@ class Candidate:
     is_second_best: bool = False
 
     def is_for(self, n_classes: int) -> bool:
-        """Whether it is for this many classes."""
+        """Whether the method supports this many classes."""
         return self.suits == "any" or (self.suits != "claims" and (self.suits == "two") == (n_classes == 2))
 
     def seconds(self, n_samples: int, n_classes: int) -> float:
-        """About how long a fit takes, on one core of 2020."""
+        """About how many seconds a fit takes, on one core of 2020."""
         return self.per_score * n_samples * n_classes * (1 + n_classes / self.classes)
 
 
@@ -125,45 +125,45 @@ CANDIDATES = {
     "bias": Candidate("a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"),
     "beta": Candidate("two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
     "vector": Candidate("a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
-    "isotonic": Candidate("any increasing curve: scores that are no logits", 1.2e-7, least_samples=1000),
+    "isotonic": Candidate("any increasing curve: scores that are not logits", 1.2e-7, least_samples=1000),
     "histogram": Candidate("a frequency per bin: a few levels that are out of order", 1e-7, suits="claims", least_samples=1000),
-    "matrix": Candidate("all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200, "several"),
+    "matrix": Candidate("all factors and shifts, penalised: classes that the model confuses", 1e-6, 200, "several"),
 }
-"""The candidates in the order of simplicity: a method comes before those that can do all that it does and more."""
+"""The candidates in order of simplicity: a method comes before more general ones."""
 
 OF_CLAIMS = ("intercept", "platt", "beta", "isotonic", "histogram")
 """The methods that can be fitted to claims, which `Best` chooses among."""
 
 OF_PROBABILITIES = ("intercept", "beta", "histogram")
-"""Those of them that need probabilities, and not only their order."""
+"""The methods for claims that need probabilities, and not only their order."""
 
 
 def methods_of_claims(*, are_scores: bool) -> tuple[str, ...]:
-    """The methods that can be fitted to claims, or to those that are scores."""
+    """The methods that can be fitted to claims, or to claims that are scores."""
     return tuple(name for name in OF_CLAIMS if not (are_scores and name in OF_PROBABILITIES))
 
 
 BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}
-"""Where the class of each method can be imported from, by the name of the method."""
+"""The import path of each method's class, by the name of the method."""
 
 ALIASES = {"sigmoid": "platt", "temperature": "ts"}
-"""What scikit-learn calls two of the methods; lists of methods have only our names."""
+"""Scikit-learn's names for two methods; lists of methods have only nishimori's names."""
 
 FINISHED = "+ec"
-"""The end of the name of a method that is finished by expectation consistency: NAME+ec, for every NAME."""
+"""The suffix of methods followed by expectation consistency: NAME+ec, for every NAME."""
 
 CONSISTENT = BUILT_IN["vector+ec"]
-"""Where the class of all such methods is; "vector+ec" stands for them in lists."""
+"""The import path of the class of all such methods; "vector+ec" represents them in lists."""
 
 BARE = {
     "ec": "nishimori._methods.one_temperature:EC",
     "ts": "nishimori._methods.one_temperature:TS",
     "adaptive": "nishimori._methods.one_temperature:Adaptive",
 }
-"""Where the methods are that the shell runs without scikit-learn, which takes longer to import than a small fit takes."""
+"""The import paths of methods that the shell runs without scikit-learn, whose import takes longer than a small fit."""
 
 GROUP = "nishimori.methods"
-"""The group of entry points through which installed packages add methods."""
+"""The entry point group through which installed packages add methods."""
 
 # What was registered in this process, and what was imported of entry points.
 _registered: dict[str, Any] = {}
@@ -182,17 +182,17 @@ def add(name: str, target: Any) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """All names, those of entry points last; nothing is imported."""
+    """All names, with names of entry points last; nothing is imported."""
     return tuple(dict.fromkeys([*BUILT_IN, *_registered, *(point.name for point in _entry_points())]))
 
 
 def is_built_in(name: str) -> bool:
-    """Whether the library itself has a method of this name, or the one that NAME+ec finishes."""
+    """Whether this method, or the NAME in NAME+ec, is built in."""
     return _without_alias(unfinished(name)) in BUILT_IN
 
 
 def unfinished(name: str) -> str:
-    """The method that NAME+ec finishes; the name itself if it is of no such method."""
+    """The NAME in NAME+ec; other names are returned unchanged."""
     return name.removesuffix(FINISHED)
 
 
@@ -219,7 +219,7 @@ def _without_alias(name: Any) -> Any:
 
 
 def name_of(target: Any) -> str:
-    """What a class or an observable is called: its name in the table, else where it can be imported from."""
+    """The name of a class or an observable: its name in the table, else its import path."""
     for name, other in _registered.items():
         if other is target or (not isinstance(other, type) and other == target) or other is type(target):
             return name

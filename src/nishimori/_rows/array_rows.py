@@ -1,4 +1,4 @@
-"""Rows in an array of any library, which is in memory or on a device; and `ReadOptions`, which say how arrays become rows."""
+"""Rows in an array of any library, in memory or on a device, and `ReadOptions`, which say how arrays become rows."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -50,14 +50,14 @@ def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int, *, are_i
 
 
 def spread(n_rows: int, size: int) -> HostArray:
-    """The numbers of ``size`` random rows, the same ones each time: one at random out of each n/size rows."""
+    """The numbers of ``size`` random rows, the same ones each time: one random row out of each n/size rows."""
     # Every n-th would alias with periodic data, and drawing them all from all rows would take longer than to compute with them.
     index: HostArray = ((np.arange(size) + np.random.default_rng(0).random(size)) * (n_rows / size)).astype(np.int64)
     return index
 
 
 def strided(n_rows: int, size: int) -> slice:
-    """The numbers of at least ``size`` rows at equal distances. The step is prime, because data may be periodic."""
+    """The numbers of at least ``size`` evenly spaced rows. The step is prime, because data may be periodic."""
     step = n_rows // size
     while any(step % divisor == 0 for divisor in range(2, isqrt(step) + 1)):
         step -= 1
@@ -114,7 +114,7 @@ class ArrayRows(Rows):
         return sum_by_class(self.labels, None if arrays.are_ones(self.weights) else self.weights, self.n_classes)
 
     def with_floor(self, floor: float | None) -> "ArrayRows":
-        """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
+        """A copy of these rows in which probabilities below ``floor`` are raised to it; None leaves them as passed."""
         duplicate = copy(self)
         duplicate.scores, duplicate.floor = replace(self.scores, floor=floor), floor
         return duplicate
@@ -143,7 +143,7 @@ class ArrayRows(Rows):
         return Batch(values, self.labels[rows], self.weights[rows], masked=False, clusters=clusters, groups=groups)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Blocks of a size that suits the device, so that beyond the caller's array only one of them is in memory."""
+        """Blocks of a size that suits the device, so that memory holds only one of them besides the caller's array."""
         for rows in self._blocks():
             labels, weights, kept = self.labels[rows], self.weights[rows], None
             if not (arrays.are_ones(weights) or weights.all()):  # a weight of zero is zero copies: the row is not there
@@ -195,13 +195,13 @@ class ArrayRows(Rows):
 # --- how arrays become rows ------------------------------------------------------------------------------------------------
 
 Guard = Literal["refuse", "warn", "defer"] | None
-"""What happens to scores that look like probabilities: "refuse" where nobody said what they are, "warn" where they are measured
+"""What happens to scores that look like probabilities: "refuse" unless the user said what they are, "warn" if they are measured
 with a calibrator of logits, "defer" where whoever opens the rows judges them with others. None where it was said."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
+    """What the user said about scores and labels; ``names`` are the names of these two arguments in the caller's signature.
 
     ``guard`` says what to do if scores look like probabilities though they are taken for logits. ``probability_remedy`` is
     what the message advises in place of saying what they are, and where they should be probabilities and are not;
@@ -234,11 +234,11 @@ class ReadOptions:
         return scores(array, input=self.input, name=self.names[0], floor=self.floor, remedy=self.probability_remedy)
 
     def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
-        """The range of some scores, if it is to be judged."""
+        """The range of some scores; None if it need not be judged."""
         return None if self.guard is None else ScoreRange.from_scores(table, weights)
 
     def check_range(self, score_range: ScoreRange | None) -> None:
-        """Refuse scores of this range, or warn of them, as the guard says."""
+        """Refuse scores of this range, or warn about them, as the guard says."""
         if score_range is not None and self.guard == "refuse":
             score_range.check(self.names[0], self.probability_remedy, self.logits_setting)
         elif score_range is not None and self.guard == "warn":
@@ -277,7 +277,7 @@ class ReadOptions:
         size of blocks is that of ``n_rows_in_all``.
         """
         if n_classes is not None and table.n_classes != n_classes:
-            raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
+            raise InputError(self.names[0], f"have {n_classes} classes, like the rows before", got=table.n_classes)
         labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
         if sample_weight is not None:
             sample_weight = numeric_weights(sample_weight)
@@ -289,9 +289,9 @@ class ReadOptions:
 
 
 def classes_last(logits: Any, class_axis: Any, name: str, *, by_image: bool = False) -> Any:
-    """Logits whose classes are in another dimension than the last, as a view with the classes there.
+    """A view of the logits that has the classes in the last dimension.
 
-    ``by_image`` if the dimension that is then the first is to be that of images.
+    ``by_image`` if the first dimension is then that of images.
     """
     array = logits if arrays.is_lazy(logits) else numeric(logits, name)
     n_dimensions = len(array.shape)

@@ -1,4 +1,4 @@
-"""Some rows of checked data: what every pass looks at.
+"""A batch: some rows of checked data, which every pass reads.
 
 A `Batch` holds logits as they are stored, the column of each row's true class, and a positive weight per row. Rows make it,
 and nothing after it checks values again.
@@ -21,7 +21,7 @@ from nishimori.errors import InputError
 _EPSILON = 2.0**-52
 
 MOST_CLUSTER_SUMS = 2**27
-"""Sums per cluster and bin or group that are in memory at most: 1 GiB."""
+"""The most memory that sums per cluster and bin, or per cluster and group, may take: 1 GiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Clusters:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which group each row belongs to: the place of its name among ``names``, which are those of all the data."""
+    """Which group each row belongs to: the index of its name in ``names``, the names of all groups in the data."""
 
     codes: HostArray
     names: tuple[Any, ...]
@@ -63,29 +63,29 @@ class Groups:
         return self if rows is None else Groups(self.codes[rows], self.names)
 
     def present(self) -> list[Any]:
-        """The names of the groups that some row belongs to."""
+        """The names of the groups that have at least one row."""
         return [self.names[code] for code in np.unique(self.codes)]
 
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """The different clusters, or groups, that some rows name, in order; those of other rows add.
+    """The distinct clusters, or groups, that some rows name, in order; adding two pools them.
 
     Data that are read in parts are asked for their names before all else, because sums over clusters and groups number them
     in the same way in every part.
     """
 
     what: str
-    """What one is called: "cluster" or "group"."""
+    """What messages call one of them: "cluster" or "group"."""
     values: HostArray
     only_counted: bool
-    """Whether rows of weight zero may have any name, which is not looked at."""
+    """Whether the names of rows of weight zero are ignored."""
 
     @classmethod
     def of_rows(
         cls, what: str, values: Any, weights: HostArray, row: RowIndex = int, *, only_counted: bool
     ) -> tuple["Names", HostArray]:
-        """The names that rows have, and the place of each row's among them; 0 where it is not looked at."""
+        """The distinct names of rows, and for each row the index of its name; 0 where the name is ignored."""
         kept = np.flatnonzero(weights) if only_counted else np.arange(len(weights))
         codes = np.zeros(len(weights), dtype=np.int64)
         names, codes[kept] = encode_values(values, len(weights), what, row, kept)
@@ -103,11 +103,11 @@ class Names:
         return self.merge([self, other])
 
     def codes_of(self, values: Any, weights: HostArray, remedy: str = "") -> HostArray:
-        """The place of each row's name, which must be among these; ``remedy`` is what to do where it is not."""
+        """The index of each row's name, which must be one of these; ``remedy`` says what to do if it is not."""
         return self.renumber(*self.of_rows(self.what, values, weights, only_counted=self.only_counted), remedy)
 
     def renumber(self, names: "Names", codes: HostArray, remedy: str = "") -> HostArray:
-        """The places among these of rows that are numbered by other names, all of which must be among these."""
+        """Turn indices into ``names`` into indices into these names, which must contain all of ``names``."""
         if not len(names.values):  # all rows have weight zero
             return codes
         try:
@@ -120,7 +120,7 @@ class Names:
         return places[codes]
 
     def with_codes(self, codes: HostArray) -> Any:
-        """The `Clusters`, or `Groups`, of rows from the place of each among these names."""
+        """The `Clusters`, or `Groups`, of rows, from the index of each row's name."""
         if self.what == "cluster":
             return Clusters(codes, len(self.values))
         return Groups(codes, tuple(self.values.tolist()))
@@ -128,7 +128,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows, which have been checked: what iterating over `Rows` gives, and what a pass of one's own is called with.
+    """Some checked rows: iterating over `Rows` gives batches, and a pass of your own is called with one.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class Batch:
 
     @property
     def has_all_classes(self) -> bool:
-        """Whether each class has a column: those of top-k lists are places in the lists."""
+        """Whether each class has a column; the columns of top-k lists are places in the lists."""
         return True
 
     def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
@@ -212,7 +212,7 @@ class Batch:
 
     @property
     def passed(self) -> Array:
-        """What the order of the classes is taken from: different probabilities can have the same logarithm."""
+        """The scores that decide the order of the classes: different probabilities can have the same logarithm."""
         return self.logits if self.probabilities is None else self.probabilities
 
     @cached_property
@@ -222,7 +222,7 @@ class Batch:
 
     @cached_property
     def top(self) -> Array:
-        """The predicted class of each row; of equal maxima the first."""
+        """The predicted class of each row; the first one if several are equally likely."""
         return self.xp.argmax(self.passed, axis=1) if self.predicted is None else self.predicted
 
     @cached_property
@@ -232,7 +232,7 @@ class Batch:
 
     @cached_property
     def drops(self) -> Array:
-        """How far each logit lies below the maximum of its row: 0 at the top, 0 where masked, else negative or 0.
+        """Each logit minus the largest of its row: negative or 0, and 0 where masked.
 
         Probabilities depend on differences alone, and differences from the top keep their digits whatever constant a row has.
         """
@@ -256,12 +256,12 @@ class Batch:
 
     @cached_property
     def ones(self) -> Array:
-        """A one for each class, to sum over classes with."""
+        """A vector of ones, one per class, to sum over classes."""
         return self.xp.ones_like(self.double[0, :])
 
     @property
     def rounding(self) -> float:
-        """Probabilities that differ by less than this relative amount count as equal: the order of a sum can change so much."""
+        """Probabilities count as equal if their relative difference is smaller: the order of a sum can change them so much."""
         return max(self.stored_rounding, _EPSILON * max(16, self.n_classes / 8))
 
     @cached_property
@@ -283,7 +283,7 @@ class Batch:
         return replace(self, logits=self.xp.log(probabilities), probabilities=probabilities)
 
     def at_rows(self, index: HostArray, clusters: Clusters | None) -> "Batch":
-        """The rows of these numbers, each as often as its number is there, in other clusters."""
+        """The rows with these numbers, repeated as often as their number is, in other clusters."""
         names = ("logits", "labels", "weights", "probabilities", "stored", "predicted")
         parts = {name: getattr(self, name) for name in names}
         selected: dict[str, Any] = {

@@ -25,8 +25,8 @@ ClaimInput = Literal["probabilities", "logits", "scores"]
 _LEAST = 2.0**-52
 
 _FROM_CLASSES = (
-    "Of a classifier, pass `nishimori.rows(logits, labels)`: its claims are that its answers are right. Or pass the "
-    "probability of one class, and whether it is the true one."
+    "For a classifier, pass `nishimori.rows(logits, labels)`: it claims that each of its answers is right. Or pass the "
+    "probability of one class, and whether that class is the true one."
 )
 
 _TRUTHS = "0 or 1, or False or True: whether the answer was right"
@@ -37,14 +37,14 @@ _TWO_CLASSES = "a claim is right or wrong"
 _NOT_OF_CLAIMS = {
     "classes": f"{_TWO_CLASSES}: pass 1 or True for right",
     "class_axis": _TWO_CLASSES,
-    "shift_labels": "each answer has its own confidence",
+    "shift_labels": "each answer already has its own confidence",
     "member_axis": "each answer has one confidence: pool the members first",
 }
 
 _WORDS = {
     "input": 'What ``confidence`` holds: "probabilities" from 0 to 1, their log-odds ("logits"), or "scores" on any other '
-    "scale, such as a judge's from 1 to 10, which say nothing until a calibrator has been fitted to them.",
-    "floor": "Smaller probabilities are raised to this, and those above one minus it lowered; by default only exact ones.",
+    "scale, such as a judge's scores from 1 to 10, which mean nothing until a calibrator has been fitted to them.",
+    "floor": "Smaller probabilities are raised to this, larger ones lowered to 1 minus this; by default only exact 0 and 1.",
 }
 
 # The columns, or arrays, of a file.
@@ -53,7 +53,7 @@ _COLUMNS = ("confidence", "right")
 
 @dataclass(frozen=True)
 class ClaimBatch(Batch):
-    """Rows whose second column is what is claimed."""
+    """Rows of two classes, whose second column is the claim."""
 
     @classmethod
     def from_batch(cls, batch: Batch) -> Self:
@@ -72,7 +72,7 @@ class ClaimBatch(Batch):
 
 @dataclass(frozen=True)
 class _Converted:
-    """A pass over converted batches, as a pass over those of the rows inside; it can be sent to other processes."""
+    """A pass that converts each batch of the wrapped rows first; it can be sent to other processes."""
 
     convert: Callable[[Batch], Batch]
     pass_: Callable[[Batch], Any]
@@ -82,7 +82,7 @@ class _Converted:
 
 
 class Claims(RowsInside):
-    """Rows of one claim each; ``input`` is "scores" where the numbers are no probabilities until a calibrator makes them some.
+    """Rows with one claim each; ``input`` is "scores" if a calibrator must first turn the numbers into probabilities.
 
     ``confidence`` are the numbers as they were passed. Without labels there is nothing to sum, only something to apply to.
     """
@@ -112,7 +112,7 @@ class Claims(RowsInside):
 
     def _refuse_unlabelled(self) -> None:
         if not self.has_labels:
-            raise InputError("right", "say of each answer whether it was right", got="None", remedy="Pass 0 or 1 per answer.")
+            raise InputError("right", "say whether each answer was right", got="None", remedy="Pass 0 or 1 per answer.")
 
     def sample(self, size: int) -> Rows | None:
         """About ``size`` of the claims."""
@@ -120,7 +120,7 @@ class Claims(RowsInside):
         return part if part is None else self._of(part)
 
     def with_floor(self, floor: float | None) -> Rows | None:
-        """Claims of at least ``floor``, and at most one minus it."""
+        """Claims of at least ``floor``, and at most 1 - ``floor``."""
         part = self.inside.with_floor(floor)
         return part if part is None else self._of(part)
 
@@ -130,11 +130,11 @@ class Claims(RowsInside):
         return part if part is None else self._of(part)
 
     def check_range(self, name: str) -> None:
-        """As for the rows inside."""
+        """As for the wrapped rows."""
         self.inside.check_range(name)
 
     def on_digest(self, callback: Callable[[str], None]) -> None:
-        """As for the rows inside."""
+        """As for the wrapped rows."""
         self.inside.on_digest(callback)
 
 
@@ -148,7 +148,7 @@ def claims(
     decimal: str = ".",
     **options: Unpack[RowOptions],
 ) -> Rows:
-    """Answers with one confidence each, and whether each was right: what a language model states, a judge or a detector says.
+    """Answers with one confidence each, and whether each was right: from a language model, a judge or a detector.
 
     A claim says "this answer is right with probability p". Nothing is decided at p = 1/2, and no class is predicted. What this
     returns goes wherever rows go: `evaluate`, `compare`, `gate`, `diff`, `threshold`, the `fit` of "intercept", "platt",
@@ -220,7 +220,8 @@ def _of_answers(data: Any, right: Any, input: str, options: RowOptions) -> Claim
     others = {"right": right, "input": None if input == "probabilities" else input, **options}
     for name, value in others.items():
         if value not in (None, False):
-            raise InputError(name, "be left out where `confidence` is a Rows object, which brings its own")
+            remedy = "Pass it when you make the Rows object."
+            raise InputError(name, "be left out where `confidence` is a Rows object", remedy=remedy)
     if getattr(data, "is_claims", False):
         return data
     return Claims(AnswersOfClasses(open_rows(data)))

@@ -1,4 +1,4 @@
-"""What the names of columns say: which class each column is of, and whether their order is another one."""
+"""What the names of columns say: which class each column belongs to, and whether they are in the order of the classes."""
 
 import re
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from nishimori.errors import InputError, setting
 
 
 def column_names(X: Any, name: str = "X") -> list[str] | None:
-    """The names of the columns of a data frame, if they are text; ``name`` is the caller's word for it."""
+    """The names of a data frame's columns, if they are text; ``name`` is the caller's name for the data frame."""
     names = list(getattr(X, "columns", []))
     texts = [isinstance(column, str) for column in names]
     if not any(texts):
         return None
     if not all(texts) or len(set(names)) != len(names):
-        raise InputError(name, "have columns with distinct names, all of them text or none", got=names, remedy="Rename them.")
+        raise InputError(name, "have columns with distinct names, either all text or none", got=names, remedy="Rename them.")
     return names
 
 
 def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
-    """Refuse column names that are the classes in another order."""
+    """Refuse columns that have the names of the classes, but in another order."""
     if columns is None or classes is None:
         return
     wanted = [str(label) for label in class_labels(classes).tolist()]
@@ -31,7 +31,7 @@ def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
 
 
 def without_prefix(names: Sequence[str]) -> list[str] | None:
-    """What is left of names that share a prefix, or None if they share none.
+    """Names without their common prefix, or None if they share none.
 
     A prefix ends in something other than a letter or a digit, or numbers follow it: z_cat, z_dog or z0, z1.
     """
@@ -48,16 +48,16 @@ def without_prefix(names: Sequence[str]) -> list[str] | None:
 
 
 def class_parts(columns: Sequence[str]) -> list[str]:
-    """What names of columns say about their classes: what follows their prefix, if they have one."""
+    """The classes that column names stand for: the names without their common prefix, if they have one."""
     return without_prefix(columns) or list(columns)
 
 
 def refuse_other_order(columns: Sequence[str] | None, test_columns: Sequence[str] | None) -> None:
-    """Refuse test data whose columns are those of the validation data in another order: maps with numbers per class need it."""
+    """Refuse test data with the columns of the validation data in another order: maps with a number per class need the same."""
     if columns is None or test_columns is None:
         return
     first, second = class_parts(columns), class_parts(test_columns)
     if first != second and sorted(first) == sorted(second):
-        must = f"have its columns in the order of those of the validation data, {join_names(columns)}"
+        must = f"have its columns in the same order as the validation data, {join_names(columns)}"
         remedy = f"Name them in one order with {setting('columns')}, or change it in one of the files."
         raise InputError("test_logits", must, got=join_names(test_columns), remedy=remedy)

@@ -1,4 +1,4 @@
-"""Rows on a CUDA device, of which a pass may give the sums in one call."""
+"""Rows on a CUDA device, which a pass may sum in one call."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -22,7 +22,7 @@ _LARGE = 2**24
 
 
 class DeviceRows(Rows):
-    """Rows on a CUDA device. They stay there, and a pass that takes rows as they are reads all of them at once.
+    """Rows that stay on a CUDA device; a pass that takes unchecked rows reads all of them at once.
 
     Nothing is checked beforehand, because a check would be another pass: such a pass counts the rows that a check would
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
@@ -78,7 +78,7 @@ class DeviceRows(Rows):
         return iter(self._in_blocks)
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows: with one transfer to the host if it takes them as they are."""
+        """The sum of ``pass_`` over all rows; one transfer to the host if the pass takes unchecked rows."""
         sums: T | None = None
         if reads_unchecked(pass_, self._unchecked_batch):
             sums = pass_.of_unchecked(self._unchecked_batch)  # type: ignore[attr-defined]
@@ -92,7 +92,7 @@ class DeviceRows(Rows):
         return Batch(self.scores.array, self.labels, self.weights, clusters=self.clusters, groups=self.groups)
 
     def sample(self, size: int) -> "DeviceRows":
-        """About ``size`` of the rows at equal distances: only labels and weights are copied.
+        """About ``size`` evenly spaced rows; only labels and weights are copied.
 
         All of them, where a device needs no more time for them than for a part.
         """
@@ -104,5 +104,5 @@ class DeviceRows(Rows):
 
 
 def can_stay_on_device(scores: Scores) -> bool:
-    """Whether scores on a CUDA device can be read as they are: logits of few bits, in a table."""
+    """Whether scores on a CUDA device can be read without conversion: a table of logits with few bits."""
     return scores.input == "logits" and scores.array.ndim == 2 and arrays.dtype_name(scores.array) in _AS_THEY_ARE

@@ -1,4 +1,4 @@
-"""The one way in: from what people have to `Rows`. The kinds are told apart by what they are, and never by their values.
+"""The single entry point: turn a user's data into `Rows`. Kinds of data are told apart by type, never by their values.
 
 An array is what is in memory, or on a device. A memory map and an array in chunks are read a few megabytes at a time, again for
 each pass. So are the batches of a loader, and of a function that returns them. Files, arrays of Dask and top-k lists are opened
@@ -27,18 +27,18 @@ from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 
 Kind = Literal["rows", "array", "stored", "batches", "file", "Dask", "TopK"]
-"""What people pass."""
+"""What users may pass as data."""
 
 ANNEXES: Mapping[Kind, str] = {
     "file": "nishimori._files.file_rows:open_path",
     "Dask": "nishimori._dask.rows:open_dask",
     "TopK": "nishimori._top_k.rows:open_top_k",
 }
-"""Who opens what is not opened here: a function of what was `Passed` that returns `Rows`."""
+"""Opens a kind of data that this module does not open: a function from what was `Passed` to `Rows`."""
 
 _NPY_SCORES, _LOAD_NPY = "nishimori._files.file_rows:npy_scores", "nishimori._files.file_rows:load_npy"
 
-_AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
+_AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups instead."
 
 
 _MEMBERS_IN_MEMORY = (
@@ -48,7 +48,7 @@ _MEMBERS_IN_MEMORY = (
 
 
 class Passed(NamedTuple):
-    """What was passed in place of rows, for those who open it; ``of_file`` has what is said of files alone."""
+    """What the user passed in place of rows; ``of_file`` has the arguments that only files take."""
 
     logits: Any
     labels: Any
@@ -75,7 +75,7 @@ def rows(
     progress: bool | None = None,
     **options: Unpack[RowOptions],
 ) -> Rows:
-    """Data with all that is said about them, which every function takes in place of logits and labels.
+    """Data together with all their options, which every function takes in place of logits and labels.
 
     Functions open their data by themselves: ``evaluate(logits, labels, clusters=documents)`` needs no `rows`. It is for data
     that several functions read, and for what only some kinds of data need to be told.
@@ -168,7 +168,7 @@ def open_rows(
     logits_setting: str = "",
     choose_floor: Callable[[Rows, str], float | None] | None = None,
 ) -> Rows:
-    """Open what the user passed as `Rows`; those pass as they are.
+    """Open what the user passed as `Rows`; `Rows` are returned as they are.
 
     ``of_file`` is what is said of a file besides: the fields of `Roles` that no other argument gives. ``names`` are what the
     caller's signature calls the first two arguments. ``guard``, ``probability_remedy`` and ``logits_setting`` say what happens
@@ -233,7 +233,7 @@ def open_rows(
 
 
 def kind_of(logits: Any, labels: Any = None) -> Kind:
-    """Tell what ``logits`` are; what is none of the others is taken for an array."""
+    """The kind of ``logits``; anything that is no other kind counts as an array."""
     if type(logits) is np.ndarray:  # the commonest case, for which each check would count
         return "array"
     if is_rows(logits):
@@ -250,7 +250,7 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
 
 
 def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
-    """Refuse what is said of other kinds of data, columns that are the classes in another order, and samples one by one."""
+    """Refuse options for other kinds of data, columns in another order than the classes, and data that give single samples."""
     if kind == "rows":
         return  # of which nothing may be said at all
     logits, (name, _) = passed.logits, passed.meaning.names
@@ -272,7 +272,7 @@ def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
 
 
 def _open_stored(passed: Passed) -> Rows:
-    """Open scores that are read from outside the memory, a few at a time."""
+    """Open scores that are stored outside memory and read a few at a time."""
     if passed.meaning.class_axis != -1:
         must = f"be -1 where `{passed.meaning.names[0]}` is a {type(passed.logits).__name__}"
         raise InputError("class_axis", must, remedy="Put the classes last.")
@@ -283,7 +283,7 @@ def _open_stored(passed: Passed) -> Rows:
 
 
 def _open_batches(passed: Passed) -> Rows:
-    """Open batches, which bring their own labels, weights, clusters and groups: others beside them are refused."""
+    """Open batches, which contain labels, weights, clusters and groups; refuse these as separate arguments."""
     meaning = passed.meaning
     check_input(meaning.input, meaning.floor)
     batches = f"where `{meaning.names[0]}` yields batches"
@@ -299,18 +299,18 @@ def _open_batches(passed: Passed) -> Rows:
 
 
 def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:
-    """Check that nothing is said of rows, of which everything was said when they were made."""
+    """Refuse options for rows that exist already: options are passed when rows are made."""
     kind = getattr(data, "kind", "Rows object")
     for argument, value in options.items():
         if value is not None:
-            raise InputError(argument, f"be left out where `{name}` is a {kind}, which brings its own")
+            raise InputError(argument, f"be left out where `{name}` is a {kind}", remedy=f"Pass it when you make the {kind}.")
     opened: Rows = with_all_attributes(data)
     opened.check_range(name)
     return opened
 
 
 def stored_scores(logits: Any) -> Stored | None:
-    """Scores that are read from outside the memory: a .npy file, a memory map, an array in chunks; None for others."""
+    """Scores that are stored outside memory: a .npy file, a memory map, an array in chunks; None for others."""
     if isinstance(logits, Stored):
         return logits
     if _is_npy(logits):
@@ -331,7 +331,7 @@ def _is_npy(value: Any) -> bool:
 
 
 def _is_chunked(value: Any) -> bool:
-    """Whether this is an array in chunks, as those of Zarr and h5py are."""
+    """Whether this is an array in chunks, such as one of Zarr or h5py."""
     in_chunks = all(hasattr(value, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
     # Arrays of Dask and xarray have a tuple of chunks per axis.
     return in_chunks and not arrays.is_array(value) and all(isinstance(size, int) for size in value.chunks or ())

@@ -1,4 +1,4 @@
-"""Whether rows are the same as others: exactly, by their digest, or up to rounding, by the fingerprint of their logits.
+"""Find out whether two sets of rows are the same: exactly, by a digest, or up to rounding, by a fingerprint of their logits.
 
 A digest says which rows these are, also after years and in another format: it is made of how many there are, of how many
 classes, and of about a thousand of them with their labels. Rows are those of positive weight, counted in the order in which
@@ -48,7 +48,7 @@ _FEW = 64
 
 
 class RowDigest:
-    """The digest of rows that come in batches, one after the other, and the rows that are kept for it.
+    """The digest of rows that arrive in batches, and the rows that are kept for it.
 
     ``n_numbers`` is how many scores may be kept; the digest is made of at most 1,024 rows.
     """
@@ -80,7 +80,7 @@ class RowDigest:
         self._kept.append(SpacedRows(*(arrays.on_host(values).copy() for values in numbers)))
 
     def _widen_stride(self) -> None:
-        """Double the stride until few enough rows are kept, and drop those that are between."""
+        """Double the stride until few enough rows are kept, and drop the rows in between."""
         factor = self._factor(self._stride, self._most_kept)
         if factor > 1:
             self._stride *= factor
@@ -123,7 +123,7 @@ class RowDigest:
 
 @dataclass(frozen=True, eq=False)
 class SpacedRows:
-    """Some rows on the host: scores as they were passed, columns of the true classes, and weights, None for ones."""
+    """Some rows on the host: scores as they were passed, columns of the true classes, and weights (None if all are 1)."""
 
     scores: HostArray
     labels: HostArray
@@ -140,7 +140,7 @@ class SpacedRows:
         return cls(np.concatenate([part.scores for part in parts]), np.concatenate([part.labels for part in parts]), weights)
 
     def every(self, factor: int) -> "SpacedRows":
-        """Those whose number is a multiple of ``factor``, in an array of their own."""
+        """A copy of the rows whose number is a multiple of ``factor``."""
         if factor == 1:
             return self
         weights = None if self.weights is None else self.weights[::factor].copy()
@@ -148,7 +148,7 @@ class SpacedRows:
 
 
 def digest_of(scores: Scores, labels: Any, weights: Any) -> str | None:
-    """The digest of rows that are all there; ``weights`` are None for ones."""
+    """The digest of a complete set of rows; ``weights`` is None if all are 1."""
     digest = RowDigest()
     digest.add(scores, labels, weights)
     return digest.text
@@ -156,13 +156,13 @@ def digest_of(scores: Scores, labels: Any, weights: Any) -> str | None:
 
 @cache
 def _factors(number: int) -> HostArray:
-    """As many different odd numbers."""
+    """Distinct odd numbers, ``number`` of them."""
     factors: HostArray = (2 * np.arange(number, dtype=np.uint64) + 1) * _MIXER
     return factors
 
 
 def _numbers_of(scores: HostArray, labels: HostArray) -> HostArray:
-    """A number for each row: the sum of the bits of its values and its label, each times a number of its column's own."""
+    """A number for each row: the sum of the bits of its values and its label, each multiplied by a number for its column."""
     stored = scores.reshape(len(scores), -1)
     own, step = _factors(stored.shape[1] + 1), max(1, _IN_CACHE // stored.shape[1])
     parts = [_row_sums(stored[start : start + step], own[:-1]) for start in range(0, len(stored), step)]
@@ -239,7 +239,7 @@ class Fingerprint(Sum):
         return cls(np.einsum("k,kj", arrays.on_host(columns), _forms(rows.n_classes)), squares, spacing**2 * rounding)
 
     def change(self, later: "Fingerprint") -> float:
-        """How much a later pass differs, as a part of the scale of the first."""
+        """How much a later pass differs, relative to the scale of the first."""
         return sqrt(float(np.mean((later.sums - self.sums) ** 2)) / max(self.squares, float_info.min))
 
     def agrees(self, later: "Fingerprint") -> bool:
@@ -258,7 +258,7 @@ def _sum_of_squares(values: Array) -> float:
 
 
 def _squared_size(batch: Batch, values: Array) -> float:
-    """The sum of the squares of all numbers by whose size the rounding of logits grows."""
+    """The sum of the squares of all numbers that the rounding error of logits grows with."""
     # The logarithm of a probability has the relative error of the probability, whatever its size.
     if batch.probabilities is not None:
         return batch.n_rows * batch.n_classes

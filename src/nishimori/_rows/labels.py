@@ -53,7 +53,7 @@ class NotAClassError(InputError):
 
 
 def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
-    """The label of each column: ``classes`` if given, else 0, 1, ...; their number is checked where it is known."""
+    """The label of each column: ``classes`` if given, else 0, 1, ...; their number is checked if it is known."""
     if classes is None:
         assert n_classes is not None
         return np.arange(n_classes)
@@ -77,7 +77,7 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
 
 
 def two_classes(y: Any) -> list[Any] | None:
-    """The two different texts of an array or a list of labels, sorted, or -1 and 1; None for other labels."""
+    """The two classes of labels that are two distinct texts (sorted), or -1 and 1; None for other labels."""
     if isinstance(y, str) or not hasattr(y, "__len__") or arrays.is_lazy(y):
         return None
     try:
@@ -126,7 +126,7 @@ _MASK = 255
 
 
 def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
-    """What to do about whole numbers that are no columns, of which ``label`` is the first."""
+    """What to do about integer labels that are not column numbers; ``label`` is the first one."""
     if labels.min() == 1 and labels.max() == n_classes:
         return "Labels start at 0: subtract 1."
     if are_signs(labels, n_classes):
@@ -141,12 +141,12 @@ def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
 
 
 def are_signs(labels: HostArray, n_classes: int) -> bool:
-    """Whether numbers are the two classes -1 and 1."""
+    """Whether there are two classes and the labels are -1 and 1."""
     return n_classes == 2 and bool((abs(labels) == 1).all()) and -1 in labels and 1 in labels
 
 
 def _truths(labels: HostArray) -> HostArray:
-    """Texts that all are true or false, as tables write them, as 1 and 0; other labels as they are."""
+    """Turn the texts true and false, as tables write them, into 1 and 0; other labels stay as they are."""
     if arrays.kind(labels) != "other" or not len(labels):
         return labels
     texts = [str(label).strip().lower() for label in labels.tolist()]
@@ -154,7 +154,7 @@ def _truths(labels: HostArray) -> HostArray:
 
 
 def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostArray:
-    """Whole numbers; which of them are columns is not checked."""
+    """Labels as whole numbers; whether they are column numbers is not checked."""
     refused = partial(InputError, name, f"be integers from 0 to {n_classes - 1}")
     if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
         try:
@@ -205,7 +205,7 @@ def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
 
 
 def _other_shape(labels: HostArray, scores: Scores, name: str) -> tuple[str, str]:
-    """What labels of another shape than one per row of the scores look like, and what to do with them."""
+    """For labels of a wrong shape: what they look like, and what to do."""
     why = remedy = ""
     if scores.leading:
         remedy = f"Pass one label per position of `{scores.name}`, whose last dimension is that of the classes."
@@ -261,7 +261,7 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[
 
 
 def class_numbers(labels: HostArray, classes: Sequence[Any]) -> HostArray | None:
-    """Labels as numbers of columns, where classes have names and all labels are numbers of classes; None elsewhere.
+    """Labels as column numbers, if classes have names but all labels are numbers of classes; None otherwise.
 
     No label can then be meant as a name, since no name reads as a number.
     """
@@ -311,7 +311,7 @@ def numeric_weights(sample_weight: Any) -> HostArray:
 
 
 def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: int | None = None) -> Any:
-    """Labels from a file as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class "3".
+    """Labels from a file as numbers, or in the spelling of ``classes`` if there are any: 3.0 in a file is the class "3".
 
     Where classes have names and all labels are numbers of classes, they become these names. ``ignored`` may be among them.
     """
@@ -348,7 +348,7 @@ def _spelling(value: Any, spellings: set[str]) -> str:
 def encode_values(
     values: Any, n_samples: int, what: str, row: RowIndex = int, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
-    """The different values that samples have, in order, and the place of each sample's value among them.
+    """The distinct values of samples, in order, and the index of each sample's value.
 
     ``what`` is what a value is called; the caller's argument is its plural. Only the ``kept`` samples are looked at, if given.
     """
@@ -380,7 +380,7 @@ def encode_values(
 
 
 def _encode_whole(values: HostArray) -> tuple[HostArray, HostArray] | None:
-    """`numpy.unique` of whole numbers with its inverse, without sorting; None if they lie too far apart for a table."""
+    """`numpy.unique` with inverse for whole numbers, without sorting; None if they lie too far apart for a table."""
     if not len(values):
         return None
     low, high = int(values.min()), int(values.max())
@@ -395,7 +395,7 @@ def _encode_whole(values: HostArray) -> tuple[HostArray, HostArray] | None:
 
 
 def refuse_name(values: Any, what: str) -> None:
-    """Refuse the name of a column where there are only arrays."""
+    """Refuse the name of a column where only arrays are allowed."""
     if isinstance(values, str):
         column = f"pass the column itself, such as `frame[{values!r}]`, and the scores without it"
         remedy = f"Names of columns are for files; for a data frame, {column}."
@@ -403,7 +403,7 @@ def refuse_name(values: Any, what: str) -> None:
 
 
 def is_absent(value: Any) -> bool:
-    """Whether it is None, NaN, or what pandas has in their place."""
+    """Whether the value is None, NaN, or a missing value of pandas."""
     try:
         return value is None or bool(value != value)  # noqa: PLR0124 - NaN, of any type
     except TypeError:  # pandas.NA is neither equal to itself nor different
@@ -411,12 +411,12 @@ def is_absent(value: Any) -> bool:
 
 
 def group_text(name: Any) -> str:
-    """The name of a group as text; whole numbers have no decimals."""
+    """The name of a group as text; whole numbers are written without decimals."""
     return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
 def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Names of groups from a file: whole numbers, if every name is one as it is usually written, else as they are.
+    """Names of groups from a file: as whole numbers if every name is written like one, else as they are.
 
     So 7 of a Parquet file, 7.0 and the text 7 of a CSV file are the same group, while the text 007 stays text.
     """
@@ -429,13 +429,13 @@ def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_number_of_clusters(number: int, *, are_images: bool = False) -> None:
-    """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of.
+    """Refuse a single cluster, and warn about few: a standard error is computed from the differences between clusters.
 
     ``are_images`` if the clusters are those that pixels have where no others are named.
     """
     what = "image" if are_images else "cluster"
     if number < 2:
-        got = f"one: the spread between {what}s is what a standard error is made of"
+        got = f"one: a standard error is computed from the spread between {what}s"
         if are_images:
             more = f"Use several images, or pass {setting('clusters')} if you know which pixels belong together"
             remedy = (
@@ -445,7 +445,7 @@ def check_number_of_clusters(number: int, *, are_images: bool = False) -> None:
         raise InputError("clusters", "name at least two clusters", got=got, remedy="Leave it out if samples are independent.")
     if number < _FEW_CLUSTERS:
         notice(
-            f"Standard errors from {number} {what}s are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
+            f"Standard errors from {number} {what}s are too small on average and unreliable. Use at least {_ENOUGH_CLUSTERS}.",
             InputWarning,
         )
 
@@ -475,7 +475,7 @@ class Labelling:
         return self.ignore_index is None and not self.shift_labels
 
     def apply(self, labels: Any, sample_weight: Any, scores: Scores, name: str) -> tuple[Any, Any]:
-        """Labels and weights, one per row of ``scores``. Rows that do not count weigh zero. ``name`` is that of the labels."""
+        """Labels and weights, one per row of ``scores``. Rows that do not count get weight zero. ``name`` is theirs."""
         weights = scores.per_row(sample_weight, "sample_weight")
         if self.is_plain:
             return labels, weights
@@ -492,7 +492,7 @@ class Labelling:
         return flat, np.where(counted, numbers, 0.0)  # weights of rows that do not count may be missing
 
     def counted_labels(self, flat: HostArray, leading: tuple[int, ...]) -> tuple[HostArray, HostArray]:
-        """The label of each row, and which rows count. ``leading`` is the shape of the labels before they were made flat."""
+        """The label of each row, and which rows count. ``leading`` is the shape of the labels before flattening."""
         counted = np.ones(len(flat), dtype=bool)
         if self.shift_labels:
             length = leading[-1]
@@ -502,7 +502,7 @@ class Labelling:
         return flat, counted
 
     def refuse_no_rows(self, weights: HostArray | None, name: str, labels: Any = None) -> None:
-        """Raise if no row is left to count; ``labels`` tell whether it is the weights that leave none."""
+        """Raise if no row is left to count; ``labels`` show whether the weights are the cause."""
         error = self.no_rows_error(name)
         if error is None or weights is None or weights.any():
             return
@@ -513,7 +513,7 @@ class Labelling:
         raise error
 
     def no_rows_error(self, name: str) -> NoRowsError | None:
-        """The error if no row is left to count; None if that cannot be due to labels."""
+        """The error if no row is left to count; None if the labels cannot be the cause."""
         if self.is_plain:
             return None
         what = "only labels that do not count" if self.shift_labels else f"only {self.ignore_index}"
@@ -521,7 +521,7 @@ class Labelling:
 
 
 def differ(labels: HostArray, ignored: int) -> HostArray:
-    """Which labels are not the one to ignore; text is compared with the number as text."""
+    """Which labels are not the ignored one; text is compared with the number as text."""
     if labels.dtype.kind not in "OU":
         counted: HostArray = np.asarray(labels != ignored)
         return counted

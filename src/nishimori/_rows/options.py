@@ -1,4 +1,4 @@
-"""The keywords about data that every function takes: their names, what they mean, and how functions take or refuse them.
+"""The data options of every function: their names, what they mean, and how functions take or refuse them.
 
 Every public function that takes data takes the same keywords; `fit` of calibrators takes some of them, because their parameters
 say the rest. Each is documented in `RowOptions`, checked where the rows are opened, and filled into signature and docstring of
@@ -54,7 +54,7 @@ class RowOptions(TypedDict, total=False):
         Whether the label of a position is found at the next one, as in the ``labels`` of causal language models. The last
         position of each sequence then has no label.
     class_axis : int
-        Which dimension of ``logits`` is that of the classes, such as 1 for segmentation in PyTorch's order (n, classes,
+        Which dimension of ``logits`` holds the classes, such as 1 for segmentation in PyTorch's order (n, classes,
         height, width). The labels have the other dimensions.
     member_axis : int, optional
         Which dimension of ``logits`` is that of the members of an ensemble, or of dropout masks, such as 0 for (members, n,
@@ -87,11 +87,11 @@ _ENTRIES = {
     for name, kind, text in re.findall(r"^(\w+) : (.*)\n((?: +.*\n?)+)", cleandoc(RowOptions.__doc__ or ""), re.MULTILINE)
 }
 
-ERROR_BARS_ONLY = "it changes standard errors, of which this function gives none"
+ERROR_BARS_ONLY = "it only affects standard errors, which this function does not compute"
 NO_GROUPS = "this function treats all groups alike"
 
 ONE_NUMBER = {"counts": ERROR_BARS_ONLY, "clusters": ERROR_BARS_ONLY, "groups": NO_GROUPS}
-"""What functions that return a number without a standard error refuse, and why."""
+"""The options that functions without standard errors refuse, and why."""
 
 
 def takes_rows(
@@ -100,12 +100,12 @@ def takes_rows(
     words: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Fill the row options into the signature and the docstring of a function, and refuse those that it cannot honour.
+    """Fill the row options into the signature and the docstring of a function, and refuse the options that it does not support.
 
     Parameters
     ----------
     refuses : mapping of str to str
-        Options that the function cannot honour, and why.
+        Options that the function does not support, and why.
     words : mapping of str to str
         What the docstring says about an option in place of the usual text.
     defaults : mapping of str to object
@@ -140,7 +140,7 @@ def takes_rows(
 
 
 def with_options(docstring: str, names: Iterable[str], words: Mapping[str, str] | None = None) -> str:
-    """A docstring whose entry ``**options`` is replaced by one entry per option; ``words`` are in place of usual texts."""
+    """A docstring whose entry ``**options`` is replaced by one entry per option; ``words`` replace the usual texts."""
     lines = []
     for name in (name for name in names if name in _ENTRIES):
         kind, text = _ENTRIES[name]

@@ -46,13 +46,13 @@ _END: Any = object()  # in place of a piece after the last one
 
 
 def rows_per_piece(n_classes: int) -> int:
-    """How many rows make a piece: whole blocks, so that a file gives the same blocks as an array in memory."""
+    """How many rows form a piece: whole blocks, so that a file gives the same blocks as an array in memory."""
     step = arrays.rows_per_block(np.empty(0), n_classes)
     return step * max(1, _NUMBERS // (step * n_classes))
 
 
 def ahead(items: Generator[P, None, None]) -> Iterator[P]:
-    """Iterate over ``items`` in their order; a thread reads each while the caller has the one before.
+    """Iterate over ``items`` in order; a thread reads the next item while the caller uses the current one.
 
     An error of the pass is raised here with its own traceback. However the iteration ends, the thread has ended and
     ``items`` is closed before control returns to the caller.
@@ -72,7 +72,7 @@ def ahead(items: Generator[P, None, None]) -> Iterator[P]:
 
 @dataclass(frozen=True)
 class ReadingTotals(Sum):
-    """What a pass has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
+    """Totals of a pass so far: the number of rows, of rows with positive weight, their weight, and the sum of their labels.
 
     ``logits`` is their fingerprint where they are computed again in each pass, and ``by_class`` their weight in each class.
     """
@@ -87,7 +87,7 @@ class ReadingTotals(Sum):
 
     @classmethod
     def from_rows(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":
-        """What is in rows that have been read; ``before`` is what the first pass has found, if this is a later one.
+        """The totals of rows that have been read; ``before`` are the totals of the first pass, if this is a later one.
 
         ``are_computed`` if their logits are computed again in each pass.
         """
@@ -98,7 +98,7 @@ class ReadingTotals(Sum):
         return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits, by_class)
 
     def refuse_change(self, later: "ReadingTotals", name: str, *, rows_remedy: str, logits_remedy: str) -> None:
-        """Raise unless a later pass can have given the same rows, in whatever order; ``name`` is that of the data."""
+        """Raise unless a later pass can have given the same rows, in any order; ``name`` is the name of the data."""
         same_counts = (self.n_rows, self.n_counted, self.labels) == (later.n_rows, later.n_counted, later.labels)
         if not (same_counts and abs(self.weight - later.weight) <= _SAME_WEIGHT * self.weight):
             first, again = (f"{totals.n_counted} rows of weight {totals.weight:.10g}" for totals in (self, later))
@@ -119,7 +119,7 @@ class Pieces(Rows, Generic[P]):
     """
 
     remedy: str | None = None
-    """What the user can do if logits change from one pass to the next; None where they are stored and cannot."""
+    """What the user can do if logits change from one pass to the next; None for stored logits, which cannot change."""
 
     def __init__(self, meaning: ReadOptions, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
@@ -136,7 +136,7 @@ class Pieces(Rows, Generic[P]):
 
     @contextmanager
     def defer_probability_check(self) -> Iterator[None]:
-        """Leave it to the next pass after the block to judge the range of the scores."""
+        """Let the next pass after the block judge the range of the scores."""
         before, self._judged = self._judged, True
         try:
             yield
@@ -152,12 +152,12 @@ class Pieces(Rows, Generic[P]):
         """The rows of a piece, with checked labels and weights, or None if it has none."""
 
     def place(self, error: InputError, piece: P | None) -> InputError:  # noqa: ARG002 - for those that have places
-        """An error about the rows of a piece, or of all if it is None, with their place."""
+        """Add the place of the rows to an error about a piece, or about all rows if it is None."""
         return error
 
     @property
     def name(self) -> str:
-        """What the caller's signature calls the data."""
+        """The name of the data in the caller's signature."""
         return self.meaning.names[0]
 
     @property
@@ -180,7 +180,7 @@ class Pieces(Rows, Generic[P]):
 
     @property
     def kept(self) -> ArrayRows | None:
-        """Rows at equal distances of the first pass."""
+        """Evenly spaced rows from the first pass."""
         if self._kept is None:
             return None
         scores, rows = self._kept
@@ -195,7 +195,7 @@ class Pieces(Rows, Generic[P]):
             callback(self._digest)
 
     def with_floor(self, floor: float | None) -> Rows:
-        """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
+        """A copy of these rows in which probabilities below ``floor`` are raised to it; None leaves them as passed."""
         duplicate = copy(self)
         duplicate.meaning, duplicate.floor = replace(self.meaning, floor=floor), floor
         duplicate._first_totals = None  # what a pass found is that of other logits
@@ -217,7 +217,7 @@ class Pieces(Rows, Generic[P]):
                 yield from rows
 
     def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
-        """One pass; it ends with an error if it did not give the rows of the first one."""
+        """One pass; it ends with an error if its rows differ from those of the first pass."""
         before, now, digest = self._first_totals, None, RowDigest(_MOST_KEPT)
         score_range, like = ScoreRange(), None
         pieces = ahead(self.read()) if self._read_ahead else self.read()
@@ -280,7 +280,7 @@ class Pieces(Rows, Generic[P]):
 
     @contextmanager
     def _errors_at(self, piece: P | None) -> Iterator[None]:
-        """Give the place of the piece, or of all data, in errors about its rows."""
+        """Add the place of the piece, or of all data, to errors about its rows."""
         try:
             yield
         except InputError as error:

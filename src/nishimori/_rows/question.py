@@ -1,4 +1,4 @@
-"""`question`: a function of rows that sketches and top-k lists answer in modules of their own.
+"""`question`: a function of rows that sketches and top-k lists implement in their own modules.
 
 Most of what is asked of data (a search, scorecards, a bootstrap) is answered from rows, whatever holds them: that answer is the
 function itself. A kind of data without rows to read, such as a `Sketch`, names its folder in `annex`. What it can answer is in
@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 
 class Question(Generic[P, A]):
-    """A function of data, whose own body is the answer for rows; see `question`."""
+    """A function of data whose body handles rows; see `question`."""
 
     def __init__(self, of_rows: Callable[Concatenate[Any, P], A], what: str) -> None:
         update_wrapper(self, of_rows)
@@ -36,7 +36,7 @@ class Question(Generic[P, A]):
         return (self.of_rows if annex is None else self._in_annex(annex, data))(data, *args, **options)
 
     def _in_annex(self, annex: str, data: Any) -> Callable[Concatenate[Any, P], A]:
-        """Find what a kind of data answers in its own way; without an answer it refuses."""
+        """The implementation for a kind of data; without one, the call is refused."""
         module = f"{annex}.{self._stage}"
         if find_spec(module) is not None:
             import_module(module)
@@ -49,17 +49,17 @@ class Question(Generic[P, A]):
         return self.__qualname__  # type: ignore[attr-defined]  # by name, as functions are pickled
 
     def register(self, kind: type) -> Callable[[Callable[Concatenate[Any, P], A]], Callable[Concatenate[Any, P], A]]:
-        """Decorate the function that answers for data of the class ``kind``."""
+        """Decorate the function that handles data of the class ``kind``."""
         return self._answers.register(kind)  # type: ignore[return-value]  # the default never returns
 
 
 def refusal_of(data: Any, what: str) -> InputError:
-    """The one sentence with which a kind of data refuses; ``what`` follows its name: "has no rows to resample"."""
+    """The sentence with which a kind of data refuses; ``what`` follows its name: "has no rows to resample"."""
     return InputError(f"A {data.kind} {what}. Pass logits and labels instead.")
 
 
 def question(what: str) -> Callable[[Callable[Concatenate[Any, P], A]], Question[P, A]]:
-    """Decorate a function of rows that other kinds of data answer in their own way, or refuse.
+    """Decorate a function of rows that other kinds of data implement in their own way, or refuse.
 
     ``what`` ends the refusal, which begins with the kind: "has no rows to resample".
     """

@@ -1,4 +1,4 @@
-"""What rows are: data that can be read again and again, and summed.
+"""Rows: data that can be read repeatedly and summed.
 
 Everything that nishimori fits or measures asks `Rows` for the sum of a pass, and a search for a sample to start from. So a
 new kind of data is one class: it says how many classes there are and yields batches, and every fit and metric works on it.
@@ -22,7 +22,7 @@ from nishimori.errors import InputError, NoRowsError, setting
 
 
 class Sum(Protocol):
-    """Something that adds: dataclasses that derive from it field by field, where None on one side makes None.
+    """A sum that supports ``+``: subclasses are dataclasses that add field by field; None on one side gives None.
 
     Fields whose metadata are `combined_by` a function are combined by that, in place of addition.
     """
@@ -52,40 +52,40 @@ _MOST_COUNTED = 2**13
 
 
 class Rows(Protocol):
-    """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
+    """Rows that can be read repeatedly. Subclass it to inherit `gather` and `sample`."""
 
     clusters: Clusters | None = None
     """Which rows are not independent; None if all are."""
 
     groups: Groups | None = None
-    """Which group each row belongs to, if that was said."""
+    """Which group each row belongs to, if groups were passed."""
 
     floor: float | None = None
-    """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
+    """The lowest probability: smaller ones are raised to it; None if only exact zeros are raised."""
 
     floor_is_chosen: bool = False
     """Whether the floor was chosen for a fit, and not named by the user."""
 
     input: Input = "logits"
-    """What the scores are that were passed."""
+    """What the passed scores are, such as "logits"."""
 
     score_range: ScoreRange | None = None
-    """The range of the scores, as far as they have been read; None where it was said what they are."""
+    """The range of the scores read so far; None if the user said what they are."""
 
     kind: str = "Rows object"
-    """What messages call it."""
+    """What messages call this kind of data."""
 
     class_names: list[str] | None = None
-    """The label of each column, where the data say it themselves, as tables do."""
+    """The label of each column, if the data contain it, as tables do."""
 
     column_names: list[str] | None = None
-    """The names of the columns of scores, where there is one per class."""
+    """The names of the score columns, if there is one column per class."""
 
     arguments: tuple[str, str | None] = ("logits", "labels")
-    """What code calls the data: the first two arguments of functions that take them."""
+    """The names of the data in code: the first two arguments of functions that take them."""
 
     ids: Any = None
-    """The name of each row, where that was asked for."""
+    """The name of each row, if ids were requested."""
 
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
@@ -97,26 +97,26 @@ class Rows(Protocol):
     """Whether each row is one claim, in which nothing is predicted: see `claims`."""
 
     are_scores: bool = False
-    """Whether claims are no probabilities until a calibrator makes them some."""
+    """Whether a calibrator must first turn the claims into probabilities."""
 
     @property
     def digest(self) -> str | None:
-        """Which rows these are, see `fingerprint.RowDigest`; None where that is unknown, or before they have been read."""
+        """The digest of the rows, see `fingerprint.RowDigest`; None if it is unknown, or before they have been read."""
         return None
 
     @property
     def class_weights(self) -> HostArray | None:
-        """The weight of the rows of each class; None where that is unknown, before they are read, or for too many classes."""
+        """The total weight of each class; None if it is unknown, before rows are read, or for too many classes."""
         return None
 
     @property
     def kept(self) -> "Rows | None":
-        """Rows at equal distances that were kept while all were read for the first time; None of those that `sample` gives."""
+        """Evenly spaced rows that were kept while all were first read; None for rows that `sample` gives."""
         return None
 
     @property
     def has_clusters(self) -> bool:
-        """Whether some rows are not independent. Where each row is a cluster of its own, all of them are."""
+        """Whether some rows are not independent. Rows are independent if each is its own cluster."""
         clusters = self.clusters
         return clusters is not None and not clusters.are_rows
 
@@ -136,10 +136,10 @@ class Rows(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows there are, or None where that is not known before reading."""
+        """How many rows there are, or None if that is not known before reading."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """One reading of the data. Rows that only have a `gather` of their own need not have it."""
+        """Iterate over the data once. Rows with their own `gather` need not support this."""
         raise NotImplementedError
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
@@ -164,11 +164,11 @@ class Rows(Protocol):
         return total
 
     def call_with_rows(self, function: "Callable[[Rows], R]") -> R:
-        """What ``function`` makes of these rows, computed where they are if they are all in one place."""
+        """The result of ``function`` on these rows, computed where they are stored if they are all in one place."""
         return function(self)
 
     def sample(self, size: int) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """About ``size`` of the rows, the same ones each time, or None where that would take a pass.
+        """About ``size`` of the rows, the same ones each time, or None if that would take a pass.
 
         They are random, or evenly spaced where random ones would have to be copied. Rows that are in memory may give all of
         themselves, where less would not be worth the trouble.
@@ -176,19 +176,19 @@ class Rows(Protocol):
         return None
 
     def with_floor(self, floor: float | None) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """Rows whose probabilities below ``floor`` are raised to it, if not None; None where that cannot be had."""
+        """These rows with probabilities below ``floor`` raised to it, if it is not None; None if that is not possible."""
         return None
 
     def check_range(self, name: str) -> None:  # noqa: ARG002 - for those that can
-        """Refuse scores that look like something else and are not read again; rows are judged by their first pass."""
+        """Refuse scores that look like something else, if they are not read again; a first pass judges other rows."""
         return
 
     def defer_probability_check(self) -> AbstractContextManager[None]:
-        """Leave it to the next pass after the block to judge the range of the scores, where a first pass would."""
+        """Let the next pass after the block judge the range of the scores, if a first pass would."""
         return nullcontext()
 
     def on_digest(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback`` with the digest of these rows as soon as it is known; never where there is none."""
+        """Call ``callback`` with the digest of these rows as soon as it is known; never if there is none."""
         if (digest := self.digest) is not None:
             callback(digest)
 
@@ -199,18 +199,18 @@ def _check_batch(batch: Any, data: Any) -> None:
     wrong = next((part for part in parts if not is_array(part)), None if parts else batch)
     if wrong is not None:
         must = "yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays"
-        function = "a function that yields tuples or dictionaries, of which `nishimori.rows` makes batches"
+        function = "a function that yields tuples or dictionaries, which `nishimori.rows` turns into batches"
         remedy = f"Write `yield nishimori.Batch(logits, labels, weights)`. Or pass {function}."
         raise InputError(f"{type(data).__name__}.__iter__", must, got=f"a {type(wrong).__name__}", remedy=remedy)
 
 
 def most_copied(size: int, n_classes: int, n_numbers: int = _MOST_COPIED) -> int:
-    """How many of ``size`` rows a sample has if at most this many numbers are to be copied."""
+    """How many of ``size`` rows a sample can have if it copies at most this many numbers."""
     return min(size, max(_FEWEST_COPIED, n_numbers // n_classes))
 
 
 def sum_by_class(labels: Any, weights: Any, n_classes: int) -> HostArray | None:
-    """The weight of the rows of each class, by the library of ``labels``; None for too many classes to keep."""
+    """The total weight of each class, in the array library of ``labels``; None for too many classes to keep."""
     if n_classes > _MOST_COUNTED:
         return None
     xp = np if isinstance(labels, np.ndarray) else arrays.namespace(labels)
@@ -224,7 +224,7 @@ def without_rows() -> NoRowsError:
 
 
 def with_counts(data: Rows) -> Rows:
-    """The rows with weights that are numbers of independent samples; refuses rows that belong together."""
+    """The rows with weights that count independent samples; clusters are refused."""
     if data.clusters is not None or data.has_clusters:
         if data.cluster_name == "image":
             got, remedy = (
@@ -251,7 +251,7 @@ def is_rows(value: Any) -> bool:
 
 
 def _inside(name: str) -> Any:
-    """An attribute of the rows inside; that of `Rows` where they have none."""
+    """An attribute of the wrapped rows, or the default of `Rows` if they have none."""
 
     def read(outside: "RowsInside") -> Any:
         if hasattr(outside.inside, name):
@@ -263,7 +263,7 @@ def _inside(name: str) -> Any:
 
 
 class RowsInside(Rows):
-    """Rows that are read through others. A user's own rows need not have all attributes; these have."""
+    """Rows that wrap other rows. A user's own rows need not have all attributes; these do."""
 
     n_classes, n_rows = _inside("n_classes"), _inside("n_rows")
 
@@ -275,7 +275,7 @@ class RowsInside(Rows):
         return iter(self.inside)
 
     def sample(self, size: int) -> Rows | None:
-        """A sample of the rows inside."""
+        """A sample of the wrapped rows."""
         part = self.inside.sample(size)
         return self if part is self.inside else with_all_attributes(part)
 
@@ -288,7 +288,7 @@ for _name in (
 
 
 def with_all_attributes(data: Any) -> Any:
-    """Rows as they are if they are `Rows`; those that only have its methods are put into a `RowsInside`.
+    """Return `Rows` as they are; wrap objects that only have their methods in a `RowsInside`.
 
     None stays as it is.
     """
@@ -308,7 +308,7 @@ def raise_to_floor(data: Rows, floor: float, name: str) -> Rows:
 
 
 def without_chosen_floor(data: Rows) -> Rows:
-    """The rows without a floor that was chosen for them: the model as it is has none. One that the user named stays."""
+    """The rows without a floor that was chosen for a fit: an uncalibrated model has none. A floor that the user named stays."""
     if not data.floor_is_chosen:
         return data
     unchanged = data.with_floor(None)

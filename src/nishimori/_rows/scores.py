@@ -27,11 +27,11 @@ from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 Input = Literal["logits", "probabilities"]
 
 Floor = float | Literal["auto"] | None
-"""The lowest probability; "auto" where it is chosen from the data, see `_fit.floors`."""
+"""The lowest probability; "auto" if it is chosen from the data, see `_fit.floors`."""
 
 
 class NotProbabilitiesError(InputError):
-    """Scores that were said to be probabilities are not."""
+    """Scores that the user called probabilities are not probabilities."""
 
 
 LARGEST = 1e100
@@ -48,7 +48,7 @@ class Members(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them.
+    """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's name for them.
 
     ``floor`` raises smaller probabilities; if it is None, only exact zeros are raised, to the smallest number of their dtype.
     ``leading`` is the shape before the classes where that has several dimensions, such as (sequences, tokens): each of these
@@ -121,19 +121,19 @@ class Scores:
 
     @property
     def rounding(self) -> float:
-        """The relative error of probabilities as they are stored: of float32 those of a softmax, of 16 bits the nearest."""
+        """The relative error of stored probabilities: the error of a softmax for float32, of rounding for 16 bits."""
         if self.input == "logits" or arrays.kind(self.array) != "float":
             return 0.0
         return arrays.epsilon(self.array) * (0.5 if arrays.is_half(self.array) else 2.0)
 
     @property
     def slack(self) -> float:
-        """By how much the sum of a row of probabilities may differ from 1."""
+        """How much the sum of a row of probabilities may differ from 1."""
         # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
         return max(SLACK, 4 * arrays.epsilon(self.array)) if arrays.kind(self.array) == "float" else SLACK
 
     def blocks(self, most_rows: int | None = None) -> Iterator[slice]:
-        """Consecutive rows, about as many at a time as suit the device, on a CPU about ``most_rows`` at most."""
+        """Consecutive rows in blocks whose size suits the device; on a CPU about ``most_rows`` at most."""
         usual = arrays.rows_per_block(self.array, self.n_classes, most_rows)
         step = -(-self.n_samples // max(1, round(self.n_samples / usual)))  # no short block at the end: each has its cost
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
@@ -153,7 +153,7 @@ class Scores:
         return False
 
     def as_logits(self, values: Array) -> tuple[Array, Array | None]:
-        """Logits (n, k) of checked values, and the probabilities they are the logarithms of, if those were given."""
+        """Logits (n, k) of checked values, and the probabilities that they came from, if these were passed."""
         table = self._table(values)
         return self._logits(table), table if self.input == "probabilities" else None
 
@@ -188,7 +188,7 @@ class Scores:
         return stored
 
     def sample(self, rows: slice | HostArray) -> "Scores":
-        """The rows of these numbers, or between two of them, without their positions. Those of a slice are not copied."""
+        """The rows with these numbers, or in a slice (which is not copied), without their positions."""
         some = self.array[rows, ...] if isinstance(rows, slice) else arrays.rows_at(self.array, rows)
         return replace(self, array=some, leading=(), unpooled=())
 
@@ -209,7 +209,7 @@ class Scores:
         return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))
 
     def _table(self, values: Array) -> Array:
-        """One column per class, also where one number stands for two; none below the floor."""
+        """One column per class, even if one number stands for two classes; no value is below the floor."""
         if self.is_binary_score:
             xp = namespace(values)
             other = xp.zeros_like(values) if self.input == "logits" else 1 - values
@@ -218,7 +218,7 @@ class Scores:
 
 
 SLACK = 1e-3
-"""By how much a probability may exceed 1, and the sum of a row differ from it, by rounding."""
+"""How much rounding may make a probability exceed 1, or the sum of a row differ from 1."""
 
 # Larger whole numbers are not exact in float64.
 _WHOLE = 2.0**53
@@ -263,7 +263,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def is_auto(floor: Any) -> bool:
-    """Whether the floor is to be chosen from the data."""
+    """Whether the floor must be chosen from the data."""
     return isinstance(floor, str) and floor == "auto"
 
 
@@ -276,7 +276,7 @@ def refuse_auto(floor: Any) -> None:
 
 
 def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
-    """Refuse any other word, and a floor that cannot be one; it may be "auto" where something is fitted (``fits``)."""
+    """Refuse an unknown ``input`` or an impossible floor; the floor may be "auto" if something is fitted (``fits``)."""
     if input is not None:
         one_of("input", input, Input)
     if floor is None or (is_auto(floor) and fits):  # which has no effect on logits
@@ -325,7 +325,7 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     if scores.is_binary_score:
         return
     totals = xp.sum(values, axis=1)
-    sigmoids = "If each class has a sigmoid of its own, use nishimori.multilabel.MultilabelCalibrator."
+    sigmoids = "If each class has its own sigmoid, use nishimori.multilabel.MultilabelCalibrator."
     remedy = f"{scores.logits_remedy} {sigmoids}"
     refuse(totals, xp.abs(totals - 1) > scores.slack, "sum to 1 over classes", remedy, NotProbabilitiesError)
 
@@ -416,7 +416,7 @@ class ScoreRange:
 
     @classmethod
     def _of_block(cls, scores: Scores, weights: HostArray | None, rows: slice) -> "ScoreRange":
-        """The range of some rows that are next to each other."""
+        """The range of some consecutive rows."""
         values, is_flat = arrays.numpy_view(scores.at(rows)), scores.is_binary_score
         if weights is not None and not arrays.are_ones(weights):
             values = arrays.rows_at(values, np.flatnonzero(weights[rows]))
@@ -453,7 +453,7 @@ class ScoreRange:
 
     @property
     def _is_decisive(self) -> bool:
-        """Whether there are enough rows without a negative score, and not all scores are equal."""
+        """Whether there are enough rows, no negative scores, and at least two different scores."""
         enough = self.n_rows >= (_ENOUGH_FLAT if self.is_flat else _ENOUGH_ROWS)
         return enough and 0 <= self.lowest < self.highest and not isinf(self.highest)
 
@@ -463,7 +463,7 @@ class ScoreRange:
         return self._is_decisive and self.are_floats and self.highest <= 1 + SLACK
 
     def check(self, name: str, remedy: str = "", logits_setting: str = "", *, of_labels: bool = False) -> None:
-        """Refuse scores that look like probabilities, and warn of others that are hardly logits.
+        """Refuse scores that look like probabilities, and warn about others that are unlikely to be logits.
 
         ``name`` is what the caller calls them. ``remedy`` is what to do where they are outputs of a network, which is then to
         be changed, and ``logits_setting`` how to say that they are logits. ``of_labels`` if each number is the probability of
@@ -480,7 +480,7 @@ class ScoreRange:
                 if not of_labels and "MultilabelCalibrator" not in ways:
                     ways = f"If several classes can be true at once, use nishimori.multilabel.MultilabelCalibrator. {ways}"
             got = f"numbers from {self.lowest:.3g} to {self.highest:.3g} only{like}"
-            raise InputError(name, "be said to be logits or probabilities", got=got, remedy=ways)
+            raise InputError(name, "be declared as logits or probabilities", got=got, remedy=ways)
         if self._is_decisive and self.highest > 1 + SLACK:
             notice(
                 f"All `{name}` lie between {self.lowest:.3g} and {self.highest:.3g}, as ratings and counts do, which are not "
@@ -490,7 +490,7 @@ class ScoreRange:
             )
 
     def warn(self, name: str, remedy: str, *, of_sigmoids: bool = False) -> None:
-        """Warn where scores look like probabilities to which a calibrator was not fitted.
+        """Warn if scores look like probabilities, but the calibrator was not fitted to probabilities.
 
         Some logits to predict from may lie between 0 and 1; ``of_sigmoids`` if these are all there are, which tell.
         """
@@ -500,7 +500,7 @@ class ScoreRange:
 
 
 def warn_of_probabilities(scores: Scores, remedy: str, *, of_sigmoids: bool = False) -> None:
-    """Warn where scores to predict from, which a calibrator takes for logits, look like probabilities; see `ScoreRange`."""
+    """Warn if scores to predict from look like probabilities, but the calibrator takes logits; see `ScoreRange`."""
     enough = _ENOUGH_FLAT if scores.is_binary_score else _ENOUGH_ROWS
     if scores.input == "logits" and scores.n_samples >= enough:
         ScoreRange.from_scores(scores).warn(scores.name, remedy, of_sigmoids=of_sigmoids)

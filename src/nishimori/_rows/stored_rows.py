@@ -1,4 +1,4 @@
-"""Scores that lie outside the memory, with labels and weights in it: a memory map, a .npy file, an array in chunks.
+"""Scores that are stored outside memory (a memory map, a .npy file, an array in chunks), with labels and weights in memory.
 
 Labels and weights take little memory compared with scores, so they are checked before anything is read. What a reader of
 stored scores has to do is small: `Stored`.
@@ -35,7 +35,7 @@ _CHUNKS, _PART = 8, 1 / 4
 
 
 class Stored(ABC):
-    """An array of scores outside the memory: its shape and dtype, and its rows from the start as often as needed.
+    """An array of scores outside memory: its shape and dtype, and its rows, which can be read repeatedly.
 
     With more than two dimensions, such as (sequences, tokens, vocabulary), each position before the last one is a row.
     """
@@ -56,18 +56,18 @@ class Stored(ABC):
         """All rows in order, (rows, classes) or (rows,), a few megabytes at a time; a thread may run this."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        """All rows, for those who want them in memory."""
+        """All rows as an array in memory."""
         if copy is False:
             raise ValueError("A stored array can only be copied to memory.")
         return np.concatenate(list(self.blocks())).reshape(self.shape).astype(dtype or self.dtype, copy=False)
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:  # noqa: ARG002 - for those that can
-        """The numbers of about ``size`` rows chosen at random, and these rows; None where that would take a pass."""
+        """The numbers of about ``size`` rows chosen at random, and these rows; None if that would take a pass."""
         return None
 
 
 _Block = tuple[int, HostArray]
-"""Rows after the number of the first of them."""
+"""The number of the first row, and the rows."""
 
 
 class StoredRows(Pieces[_Block]):
@@ -119,7 +119,7 @@ class StoredRows(Pieces[_Block]):
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
     def sample(self, size: int) -> ArrayRows | None:
-        """About ``size`` rows, the same ones each time; None where that would take a pass, or if all weigh nothing."""
+        """About ``size`` rows, the same ones each time; None if that would take a pass, or if all weights are zero."""
         size = most_copied(min(size, int(_PART * self.n_rows)), self.n_classes, _MOST_SAMPLED)
         sample = self.stored.random_rows(size) if size else None
         if sample is None or not self.weights[sample[0]].any():
@@ -128,7 +128,7 @@ class StoredRows(Pieces[_Block]):
 
 
 class Sliced(Stored):
-    """Scores of which any run of rows can be read by itself.
+    """Scores from which any range of rows can be read directly.
 
     Where some rows can only be read ``together``, runs begin and end at multiples of that number.
     """
@@ -140,7 +140,7 @@ class Sliced(Stored):
         """The rows from number ``start`` to the one before ``stop``, (rows, classes) or (rows,)."""
 
     def blocks(self, n_rows: int | None = None) -> Generator[HostArray, None, None]:
-        """Consecutive blocks of about that many rows, by default of several blocks of the computation."""
+        """Consecutive blocks of about that many rows, by default several computation blocks."""
         step = self.together * max(1, (n_rows or rows_per_piece(self.n_columns)) // self.together)
         for start in range(0, self.n_rows, step):
             yield self.rows(start, min(self.n_rows, start + step))
@@ -156,7 +156,7 @@ class Sliced(Stored):
 
 
 class Mapped(Sliced):
-    """A memory map of the user, which is read as it is, because it may hold changes that are not in its file.
+    """A user's memory map, which is read directly because it may hold changes that are not in its file.
 
     The thread that reads ahead makes the system fetch the pages of the next rows.
     """
@@ -167,7 +167,7 @@ class Mapped(Sliced):
         self.array: HostArray = merge_leading(values) if values.ndim > 2 else values
 
     def rows(self, start: int, stop: int) -> HostArray:
-        """A slice of the memory map, which is no copy."""
+        """A slice of the memory map, without a copy."""
         rows: HostArray = rows_between(self.array, start, stop)
         if rows.flags.c_contiguous:
             rows.view(np.uint8).reshape(-1)[::_PAGE].max()
@@ -193,7 +193,7 @@ class Chunked(Stored):
             yield values.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else values
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` random rows of random chunks, and these rows; None where that takes a pass."""
+        """The numbers of about ``size`` random rows of random chunks, and these rows; None if that takes a pass."""
         if len(self.shape) > 2:
             return None  # chunks are not consecutive rows
         n_chunks = self.shape[0] // self._chunk  # a last one that is not full is left out
@@ -208,7 +208,7 @@ class Chunked(Stored):
 
 
 def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Iterator[tuple[Any, ...]]:
-    """What to read one after the other for all rows in order: whole chunks, about ``n_rows`` rows at a time.
+    """The ranges that give all rows in order: whole chunks, about ``n_rows`` rows at a time.
 
     Chunks that divide a sequence can be read one by one only if they hold no other sequence. Otherwise all chunks of the same
     sequences are read together, because rows come in order, and no chunk is unpacked twice.
@@ -224,5 +224,5 @@ def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Ite
 
 
 def _choose(n: int, size: int) -> HostArray:
-    """Different numbers below ``n``, in order, the same ones each time."""
+    """Distinct numbers below ``n``, sorted, the same ones each time."""
     return np.sort(np.random.default_rng(0).choice(n, min(n, size), replace=False))

@@ -1,4 +1,4 @@
-"""Batches that a user makes: by a loader, or by a function that starts again each time it is called.
+"""Batches from a user's loader, or from a function that starts again at each call.
 
 Batches that name the clusters or groups of their rows are read once more at the beginning, because sums over clusters and
 groups need to know all of them.
@@ -32,7 +32,7 @@ _KEYS = (*_NEEDED, "sample_weight", *_NAMED)
 _IMAGES = 32
 
 _Numbered = tuple[int, Any]
-"""A batch after its number."""
+"""The number of a batch, and the batch."""
 
 
 class StreamRows(Pieces[_Numbered]):
@@ -44,7 +44,7 @@ class StreamRows(Pieces[_Numbered]):
     )
 
     only_counted: tuple[str, ...] = ("clusters",)
-    """Whose names are looked at only in rows of positive weight."""
+    """Whether the names of rows of weight zero are ignored, for clusters and for groups."""
 
     n_batches: int | None = None
     """How many batches there are, where that is known."""
@@ -79,7 +79,7 @@ class StreamRows(Pieces[_Numbered]):
         return None if names is None else names.with_codes(self._codes[name])
 
     def _reading(self) -> Generator[tuple[_Numbered, ArrayRows], None, None]:
-        """One pass. If the first batch names clusters or groups, those of all batches are read before."""
+        """One pass. If the first batch names clusters or groups, the names of all batches are read first."""
         if self._named:
             self._names()
         with closing(super()._reading()) as reading:
@@ -93,7 +93,7 @@ class StreamRows(Pieces[_Numbered]):
         yield from super()._reading()
 
     def _names(self) -> dict[str, Names]:
-        """The clusters and groups of all rows, from a reading of their own if batches name some."""
+        """The clusters and groups of all rows, from an extra pass if batches name some."""
         if self._all_names is None:
             if self._named is None:
                 try:
@@ -133,7 +133,7 @@ class StreamRows(Pieces[_Numbered]):
                 close()
 
     def rows(self, piece: _Numbered) -> ArrayRows | None:
-        """The rows of one batch, in their clusters and groups once those of all batches are known; None if it is empty."""
+        """The rows of one batch, with clusters and groups once all names are known; None if it is empty."""
         rows, values = self.named_rows(piece)
         if rows is not None:
             for name, names in (self._all_names or {}).items():
@@ -141,7 +141,7 @@ class StreamRows(Pieces[_Numbered]):
         return rows
 
     def named_rows(self, piece: _Numbered) -> tuple[ArrayRows | None, Mapping[str, Any]]:
-        """The rows of one batch, and what it names of each of them."""
+        """The rows of one batch, and the names of their clusters and groups."""
         batch = _parts(piece[1])
         array = batch["logits"]
         shape = tuple(getattr(array, "shape", (1,)))
@@ -166,12 +166,12 @@ class StreamRows(Pieces[_Numbered]):
         return rows, {name: table.per_row(batch[name], name) for name in named}
 
     def place(self, error: InputError, piece: _Numbered | None) -> InputError:
-        """The error with the number of the batch; both batches and the rows of each count from 0."""
+        """Add the number of the batch to the error; batches, and the rows of each, count from 0."""
         return error if piece is None else in_batch(piece[0], error)
 
 
 def _parts(batch: Any) -> Mapping[str, Any]:
-    """What a batch holds, by name."""
+    """The parts of a batch, by name."""
     if isinstance(batch, Mapping):
         unknown = [name for name in batch if name not in _KEYS]
         if unknown or any(name not in batch for name in _NEEDED):
@@ -184,7 +184,7 @@ def _parts(batch: Any) -> Mapping[str, Any]:
 
 
 def in_batch(number: int, error: InputError) -> InputError:
-    """An error that names the batch, from 0."""
+    """An error that names the batch; the first is batch 0."""
     return error.changed(where=f"Batch {number}")
 
 

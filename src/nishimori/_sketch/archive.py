@@ -1,4 +1,4 @@
-"""Sketches as bytes, in memory or on disk: a .npz archive with the sums and a header that says what they are sums of."""
+"""Sketches as bytes, in memory or on disk: a .npz archive with the sums and a header that describes them."""
 
 import json
 import zipfile
@@ -50,7 +50,7 @@ def pack(about: Mapping[str, Any], state: Mapping[str, HostArray], parts: Parts)
 
 
 def is_sketch_file(path: Path) -> bool:
-    """Whether a file says that it is a sketch."""
+    """Whether a file is marked as a sketch."""
     if path.suffix.lower() != ".npz" or not path.is_file():
         return False
     try:
@@ -67,7 +67,7 @@ def read(content: Path | BytesIO, name: str) -> tuple[dict[str, Any], dict[str, 
         if f"{FORMAT}.npy" not in members.namelist():
             raise FormatError(f"{name} is not a sketch.")
     if n_bytes > _LARGEST:
-        raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
+        raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, but a sketch has a few million at most.")
     with np.load(content, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
     header = parse_json(str(arrays.pop(FORMAT)[()]))
@@ -90,7 +90,7 @@ def read(content: Path | BytesIO, name: str) -> tuple[dict[str, Any], dict[str, 
 
 @contextmanager
 def report_damage(name: str, remedy: str) -> Iterator[None]:
-    """A context manager that raises one error for damage of any kind."""
+    """A context manager that raises the same error for damage of any kind."""
     try:
         yield
     except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):

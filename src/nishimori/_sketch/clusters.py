@@ -1,4 +1,4 @@
-"""The squares that a sketch keeps, per row or per cluster of rows: what its standard errors are made of."""
+"""The squares that a sketch keeps, per row or per cluster of rows, for its standard errors."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from nishimori._support.arrays import HostArray
 
 
 class Terms(NamedTuple):
-    """What is summed and then squared, for some rows."""
+    """The numbers per row that are summed and then squared."""
 
     weights: HostArray  # (rows,)
     gaps: Sequence[HostArray]  # of each observable (ends and nodes, rows), times the weights
@@ -59,20 +59,20 @@ def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) ->
 
 
 def sums_per_bin(bins: HostArray, values: HostArray, n_clusters: int = 1) -> HostArray:
-    """The sum in each bin, (nodes, bins), of values per node and row, or per row; of several clusters one below the other."""
+    """The sum in each bin, (nodes, bins), of values per node and row, or per row; clusters are stacked."""
     flat, n_nodes = np.broadcast_to(values, bins.shape).ravel(), len(bins) * n_clusters
     return np.bincount(bins.ravel(), flat, n_nodes * N_BINS).reshape(n_nodes, N_BINS)
 
 
 class OpenCluster:
-    """The last cluster of rows that come one block after another, which may go on in the next block."""
+    """The last cluster of a block of rows, which may continue in the next block."""
 
     def __init__(self) -> None:
         self._open: tuple[HostArray, ...] | None = None
         self._code = -1
 
     def squares(self, terms: Terms, codes: HostArray) -> Squares:
-        """The squares of those clusters that end before or within the next rows.
+        """The squares of the clusters that end before or within the next rows.
 
         ``codes`` are the numbers of the clusters of these rows; rows of the same cluster follow each other.
         """

@@ -21,14 +21,14 @@ N_BINS = 15
 """Bins of confidence at each node, of equal width."""
 
 ENDS = 2
-"""Arrays of rows begin with both ends, β = ∞ and β = 0; the nodes follow."""
+"""Arrays begin with rows for both ends, β = ∞ and β = 0; rows for the nodes follow."""
 
 OFFSETS = (*range(-FARTHEST, 0), *range(1, FARTHEST + 1))
-"""By how many nodes the second of two observables is at a higher β than the first, where products of their gaps are kept."""
+"""Offsets in nodes, second observable minus first, for which products of gaps are kept."""
 
 
 _COUNTED = tuple(field.name for field in fields(Census) if field.name != "kernels")
-"""The counts of a census, in the order in which files have them."""
+"""The counts of a census, in the order of files."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Contents(Sum):
 
 
 def pairs(n_observables: int) -> list[tuple[int, int]]:
-    """The pairs of observables whose products of gaps are kept, in order."""
+    """The pairs of observables with stored products of gaps, in order."""
     return list(combinations_with_replacement(range(n_observables), 2))
 
 

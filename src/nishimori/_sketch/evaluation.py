@@ -1,4 +1,4 @@
-"""What `_evaluation` asks, answered from the sums of a sketch: metrics, tests, and what `diff` compares.
+"""The functions of `_evaluation` for a sketch: metrics, tests, and the numbers that `diff` compares.
 
 A sketch keeps sums per temperature, and neither rows nor how two calibrations vary together. So it has scorecards, but no
 paired differences, no gaps of groups and nothing to resample.
@@ -36,15 +36,15 @@ from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 
 _NOT_SQUARED = "a sketch does not keep its squares. Pass logits and labels."
-_ONE_CLUSTER = "the sketch holds one cluster, and standard errors are made of the spread between clusters."
-_NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
+_ONE_CLUSTER = "the sketch holds one cluster, but standard errors are computed from the spread between clusters."
+_NO_ERRORS = "A sketch does not give standard errors of the NLL, the Brier score, or differences between methods."
 
 # The observables whose gaps these statistics are made of.
 _OBSERVABLES: dict[Statistic, Observable] = {"confidence": BUILT_IN["ec"], "energy": BUILT_IN["ts"]}
 
 
 def _single_temperature(map_: Map, purpose: str) -> float:
-    """The temperature of a map, which must do nothing but divide logits by it; ``purpose`` is what it is needed for."""
+    """The temperature of a map, which must only divide logits by it; ``purpose`` says what it is needed for."""
     temperature = temperature_of(map_)
     if temperature is None:
         raise InputError("calibrator", f"divide logits by one temperature to be {purpose} on a sketch", remedy="Pass logits.")
@@ -56,13 +56,13 @@ def _single_temperature(map_: Map, purpose: str) -> float:
 
 @singledispatch
 def _estimate(metric: Metric, scores: NodeScores, census: Census) -> Estimate:  # noqa: ARG001 - what those that are told need
-    """A metric with its standard error from the sums at one temperature; those that are not registered are not told."""
-    raise InputError("metrics", "be what a sketch keeps", got=repr(metric.label), remedy="Pass logits and labels.")
+    """A metric with its standard error from the sums at one temperature; only built-in metrics are possible."""
+    raise InputError("metrics", "be metrics that a sketch supports", got=repr(metric.label), remedy="Pass logits and labels.")
 
 
 @_estimate.register
 def _(metric: WrongAnswers, scores: NodeScores, census: Census) -> Estimate:
-    """The share; its standard error is not known where a sketch has clusters."""
+    """The share; its standard error is not known if a sketch has clusters."""
     error = census.wrong / census.weight
     squares = (census.wrong_squares + census.right_squares) / census.weight**2
     if scores.has_clusters:
@@ -86,7 +86,7 @@ def _(metric: OverallGap, scores: NodeScores, census: Census) -> Estimate:
 
 @_estimate.register
 def _(metric: Ece, scores: NodeScores, census: Census) -> Estimate:  # noqa: ARG001
-    """The ECE between the temperatures that the sketch keeps."""
+    """The ECE at temperatures between the nodes of the sketch."""
     gaps = _binned_gaps(scores)
     error = partial(getattr, gaps, "se")
     return Estimate(metric, Reliability.from_bins(scores.bins).error(), error, squares=gaps.squares, gaps=gaps)
@@ -149,7 +149,7 @@ def _card(data: Sketch, map_: Map, metrics: Sequence[Metric]) -> Scorecard:
 
 @cards_around.register(Sketch)
 def _(data: Sketch, chosen: Sequence[float], *, n_bins: int) -> list[Scorecard]:
-    """The scorecards at the temperatures of the sketch's own grid, at which all its sums are exact."""
+    """The scorecards at the nodes of the sketch's grid, where all its sums are exact."""
     low, high = min([1.0, *chosen]) / REACH, max([1.0, *chosen]) * REACH
     nodes = [1 / beta for beta in reversed(Grid.over(data.temperatures).betas) if low <= 1 / beta <= high]
     return scorecards(data, [Temperature(node) for node in nodes], n_bins=n_bins)
@@ -170,7 +170,7 @@ def _(
 
 @is_constant.register(Sketch)
 def _(data: Sketch, map_: Map, confidence: float, confidence_se: float | None) -> bool:  # noqa: ARG001
-    """Say that the model is not known to give all rows the same probabilities."""
+    """Return False: a sketch does not show whether all rows have the same probabilities."""
     return False
 
 
@@ -179,7 +179,7 @@ def _(data: Sketch, map_: Map, confidence: float, confidence_se: float | None) -
 
 @deviation.register(Sketch)
 def _(data: Sketch, statistic: Statistic, map_: Map) -> tuple[Deviation, Census]:
-    """The deviation of an observable at one temperature: its variance is the spread of the gaps."""
+    """The deviation of an observable at one temperature; its variance is the spread of the gaps."""
     if statistic not in _OBSERVABLES:
         raise InputError(
             "statistic", "be 'confidence', 'energy' or 'temperatures' for a sketch", remedy="Pass logits and labels."
@@ -205,7 +205,7 @@ def _refuse_one_cluster(data: Sketch) -> None:
 
 @measured_in.register(Sketch)
 def _(source: Sketch, name: str) -> Measured:  # noqa: ARG001 - only other sources can be refused
-    """The metrics of the model as it is, and both temperatures."""
+    """The metrics of the uncalibrated model, and both temperatures."""
     (card,) = scorecards(source, [Temperature(1.0)])
     chosen = temperatures(source)
     fitted = {"ec": (chosen.ec, chosen.ec_se), "ts": (chosen.ts, chosen.ts_se)}
@@ -233,5 +233,5 @@ def _(data: Sketch) -> list[dict[str, str]]:
 
 @names_for.register(Sketch)
 def _(data: Sketch) -> tuple[str, ...]:  # noqa: ARG001
-    """Name none: they need rows."""
+    """Return no methods: they need rows."""
     return ()

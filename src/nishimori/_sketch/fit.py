@@ -1,4 +1,4 @@
-"""What `_fit` asks, answered from the sums of a sketch: nothing is read."""
+"""The functions of `_fit` for a sketch: they use its sums and read nothing."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def _(
     starts: Sequence[float] | None = None,  # noqa: ARG001 - nothing is searched
     label_name: str = "labels",
 ) -> Match:
-    """The match of observables in a sketch: nothing is read."""
+    """The match of observables in a sketch, from its sums."""
     if right is not None and right.n > 1:
         raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
     outcomes: list[Root | NishimoriError] = []
@@ -48,16 +48,16 @@ temperatures_of.register(Sketch)(temperatures_of.of_rows)
 
 @rounding_decides.register(Sketch)
 def _(data: Sketch, temperature: float) -> bool:  # noqa: ARG001 - a sketch has no temperatures that low
-    """Say that rounding does not decide: the grid of a sketch ends before it could."""
+    """Return False: the grid of a sketch ends before rounding could decide."""
     return False
 
 
 @match_both.register(Sketch)
 def _(data: Sketch, *, label_name: str = "labels") -> Match:
-    """The match of EC and TS, whose sums are at both temperatures already."""
+    """The match of EC and TS; its sums are already at both temperatures."""
     return find_roots(data, Confidence(), Energy(), label_name=label_name)
 
 
 @choose_floor.register(Sketch)
 def _(data: Sketch, name: str = "logits") -> None:
-    """Choose none: a sketch was made for one."""
+    """Choose no floor: a sketch was made for one."""

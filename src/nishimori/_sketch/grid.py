@@ -1,4 +1,4 @@
-"""The temperatures at which a sketch keeps sums, and what lies between them.
+"""The temperatures at which a sketch keeps sums, and interpolation between them.
 
 The nodes are β = 2^(j/4) for whole numbers j, so T = 1 is one of them and every fourth node has twice the β of the one four
 before it; a finer grid has more nodes per octave. Between nodes a function of log β is the polynomial through its values, and
@@ -21,7 +21,7 @@ from nishimori._support.numbers import whole
 from nishimori.errors import InputError
 
 PER_OCTAVE = 4
-"""Nodes from one β to twice that β, if nothing else is said."""
+"""The default number of nodes from one β to twice that β."""
 
 _MOST_PER_OCTAVE = 64
 
@@ -39,7 +39,7 @@ class Grid:
 
     @classmethod
     def over(cls, temperatures: Any, per_octave: Any = PER_OCTAVE) -> "Grid":
-        """The smallest grid that holds all temperatures from the lower to the higher of two."""
+        """The smallest grid that contains all temperatures between two."""
         must = "be the lowest and the highest temperature that a fit can find"
         try:
             low, high = (checked_temperature(temperature, "temperatures") for temperature in temperatures)
@@ -54,13 +54,13 @@ class Grid:
 
     @property
     def is_possible(self) -> bool:
-        """Whether a grid from a file can be one that `over` gives."""
+        """Whether a grid from a file could come from `over`."""
         density = self.per_octave
         return PER_OCTAVE <= density <= _MOST_PER_OCTAVE and -50 * density < self.first < self.last < 50 * density
 
     @property
     def step(self) -> float:
-        """The distance of two nodes in log β."""
+        """The distance between two nodes in log β."""
         return log(2) / self.per_octave
 
     @cached_property
@@ -73,7 +73,7 @@ class Grid:
         return self._between(self.last + 1, self.last + self.per_octave)
 
     def _between(self, first: int, last: int) -> tuple[float, ...]:
-        """The nodes from one number to another; of two that are an octave apart, one is exactly twice the other."""
+        """The nodes from one number to another; nodes an octave apart differ by a factor of exactly two."""
         density = self.per_octave
         return tuple(2.0 ** (j // density) * 2.0 ** (j % density / density) for j in range(first, last + 1))
 
@@ -83,14 +83,14 @@ class Grid:
         return 1 / self.betas[-1], 1 / self.betas[0]
 
     def place(self, log_beta: float) -> float:
-        """Where a log β lies, counted in nodes from the first."""
+        """The position of a log β, counted in nodes from the first."""
         return log_beta / self.step - self.first
 
     def log_beta(self, place: float) -> float:
         return (place + self.first) * self.step
 
     def holds(self, temperature: float) -> bool:
-        """Whether a temperature lies in the range; its ends count, whatever they round to."""
+        """Whether a temperature lies in the range, including its ends despite rounding."""
         return -1e-9 <= self.place(-log(temperature)) <= self.last - self.first + 1e-9
 
     def nearest(self, place: float, number: int) -> list[int]:

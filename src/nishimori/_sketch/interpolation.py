@@ -1,4 +1,4 @@
-"""What the sums at the nodes say about the temperatures between them: zeros of gaps, their spread there, and metrics."""
+"""Interpolation between the nodes: zeros of gaps, their spread there, and metrics."""
 
 from collections.abc import Sequence
 from math import exp, floor, inf, log, nan, sqrt
@@ -73,7 +73,7 @@ def moments_of(data: Sketch, observable: Observable) -> Moments:
 
 
 def root_of(data: Sketch, observable: Observable) -> Root | NishimoriError:
-    """The log β at which a gap that is known at all nodes is zero, if it is known to be zero somewhere."""
+    """The log β at which a gap with values at all nodes is zero, if they show that there is a zero."""
     grid, inner = data.grid, moments_of(data, observable).at(_NODES_ONLY)
     below = np.flatnonzero(inner.gap < 0)
     if not len(below):
@@ -95,13 +95,13 @@ def root_of(data: Sketch, observable: Observable) -> Root | NishimoriError:
 
 
 def _root(curve: Polynomial, place: float, grid: Grid, noise: float = 0.0) -> Root:
-    """The gap and its slope at a place between the nodes, as if it were a zero there."""
+    """The gap and its slope at a position between the nodes, treated like a zero."""
     value, steepness = curve.with_slope(place)
     return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, noise), 1, value, is_measured=False)
 
 
 def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]]) -> GapSums:
-    """What standard errors are made of: the sums of some observables where each is matched.
+    """The sums for standard errors: some observables, each where it is matched.
 
     If weights are counts, a weight of w stands for w independent rows.
     """
@@ -117,7 +117,7 @@ def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]]) -> GapSums:
 
 
 def gaps_at(data: Sketch, observables: Sequence[Observable], log_beta: float) -> GapSums:
-    """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
+    """The sums for standard errors of some observables, all at one temperature of the range."""
     grid, place = data.grid, data.grid.place(log_beta)
     curves = [_curve(moments_of(data, observable).at(_NODES_ONLY), grid, place, _NODES) for observable in observables]
     roots = [(observable, _root(curve, place, grid)) for observable, curve in zip(observables, curves, strict=True)]
@@ -125,7 +125,7 @@ def gaps_at(data: Sketch, observables: Sequence[Observable], log_beta: float) ->
 
 
 def _moments_at(contents: Contents, observable: Observable, which: int, root: Root) -> Moments:
-    """The sums of one observable at one temperature; those that no error needs are zero."""
+    """The sums of one observable at one temperature; sums that no error needs are zero."""
     beta, unknown, weight, observed = exp(root.x), np.zeros(1), float(contents.weights[0]), float(contents.observed[which])
     excess, slope = np.array([root.residual * weight]), np.array([root.point.slope * weight / beta])
     return Moments(observable, (beta,), weight, observed, excess, unknown, slope, unknown, unknown, unknown)
@@ -170,7 +170,7 @@ class NodeProducts(NamedTuple):
     n_observables: int
 
     def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
-        """The products of gaps of some observables, by their positions, each at its own place between the nodes."""
+        """The products of gaps of some observables, by position, each at its own place between the nodes."""
         scales = np.sqrt([self._square(a, place) for place, a in zip(places, which, strict=True)])
         correlations = np.ones((len(which), len(which)))
         for i, j in different_pairs(len(which)):
@@ -181,14 +181,14 @@ class NodeProducts(NamedTuple):
         return result
 
     def _square(self, a: int, place: float) -> float:
-        """The sum of the squares of the gaps of one observable; NaN where it is not known."""
+        """The sum of the squared gaps of one observable; NaN if it is not known."""
         values = self.sums[pairs(self.n_observables).index((a, a))]
         square, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
         # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
         return square if square > 0 and abs(square - rougher) <= _CERTAIN * square else nan
 
     def _correlation(self, a: int, b: int, first: float, second: float) -> float:
-        """The correlation of the gaps of two observables at two places.
+        """The correlation between the gaps of two observables at two places.
 
         It changes slowly, even where both gaps change much. So it is a polynomial in the distance of the two places with the
         same middle. Beyond the offsets that are kept it is that at the farthest one; where none are, that in the middle.
@@ -203,7 +203,7 @@ class NodeProducts(NamedTuple):
         return Polynomial.through(offsets, np.array(values)[:, None])(min(max(distance, -reach), reach))
 
     def _correlation_in_line(self, a: int, b: int, middle: float, offset: int, crossed: HostArray) -> float:
-        """That at two places ``offset`` nodes apart, the one as far below the middle as the other is above it."""
+        """The correlation at two places ``offset`` nodes apart, symmetric around the middle."""
         n_nodes, first, second = self.sums.shape[1], middle - offset / 2, middle + offset / 2
         begin, end = max(0, -offset), n_nodes - max(0, offset)
         line = crossed[OFFSETS.index(offset)] if offset else self.sums[pairs(self.n_observables).index((a, b))]
@@ -212,7 +212,7 @@ class NodeProducts(NamedTuple):
 
 
 def _through(values: HostArray, place: float, number: int) -> float:
-    """The polynomial through up to ``number`` values around a place; where one side has fewer, so has the other."""
+    """The polynomial through up to ``number`` values around a place, with equally many on both sides."""
     left = min(max(floor(place), 0), len(values) - 2)
     half = max(min(number // 2, left + 1, len(values) - 1 - left), min(number, _NODES) // 2)
     start = min(max(left + 1 - half, 0), max(len(values) - 2 * half, 0))
@@ -246,12 +246,12 @@ def scores_at(data: Sketch, temperature: float) -> NodeScores:
 
 
 def _between(jets: HostArray, near: Sequence[int], place: float) -> float:
-    """The polynomial through some means, infinite if they are."""
+    """The polynomial through some means; infinite if they are infinite."""
     return Polynomial.through(near, jets)(place) if np.isfinite(jets).all() else inf
 
 
 def gap_at_node(data: Sketch, observable: Observable, temperature: float) -> tuple[float, float]:
-    """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by.
+    """Σw·g of an observable at a node of the grid, and an estimate of the variance of that sum.
 
     This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² if weights are counts. The first needs Σw²·g, which follows from Σw·g
     if all weights are equal. If they are not, or there are clusters, it is Σw²·g².

@@ -1,4 +1,4 @@
-"""The parts that a sketch is made of, so that one which comes a second time is noticed.
+"""The parts of a sketch, so that a repeated part is noticed.
 
 A part is what was added to a sketch until it was saved, sent, pickled or added to another one. Its id is the digest of its
 sums: a copy of a file has the same one, whenever and wherever it was made. The same rows in other blocks have sums that differ
@@ -14,7 +14,7 @@ from nishimori._sketch.contents import Contents
 from nishimori._support.arrays import HostArray
 
 MOST = 100_000
-"""How many ids a sketch keeps, in 1.6 MB; beyond that the oldest go."""
+"""How many ids a sketch keeps, in 1.6 MB; beyond that the oldest are dropped."""
 
 _N_BYTES = 16
 
@@ -24,7 +24,7 @@ _SUMS = ("counts", "weights", "observed", "moments", "products", "curves", "bins
 
 @dataclass(frozen=True)
 class Parts:
-    """The ids of the parts of a sketch, oldest first, how many more there were, and the sums of the part that may go on."""
+    """The ids of a sketch's parts (oldest first), how many were dropped, and the sums of the unfinished part."""
 
     ids: tuple[bytes, ...] = ()
     n_forgotten: int = 0
@@ -32,7 +32,7 @@ class Parts:
 
     @classmethod
     def from_array(cls, ids: HostArray, n_forgotten: int) -> "Parts":
-        """What `array` and ``n_forgotten`` say."""
+        """Restore from `array` and ``n_forgotten``."""
         if ids.dtype != np.uint8 or ids.ndim != 2 or ids.shape[1] != _N_BYTES or len(ids) > MOST:
             raise ValueError("parts")
         if type(n_forgotten) is not int or n_forgotten < 0 or (n_forgotten and len(ids) < MOST):
@@ -40,7 +40,7 @@ class Parts:
         return cls(tuple(row.tobytes() for row in ids), n_forgotten)
 
     def checked(self, n_rows: int) -> "Parts":
-        """The same, if so many rows can be in these parts."""
+        """These parts, if they can contain this many rows."""
         if (n_rows > 0) != (self.number > 0) or self.number > n_rows:
             raise ValueError("parts")
         return self
@@ -52,12 +52,12 @@ class Parts:
 
     @property
     def number(self) -> int:
-        """How many parts there are, those without ids among them."""
+        """How many parts there are, including parts without ids."""
         return self.n_forgotten + len(self.ids) + (self.open is not None)
 
     @property
     def closed(self) -> "Parts":
-        """The same with an id for the last part, which does not go on; no rows are no part."""
+        """These parts with an id for the last one, which is finished; an empty part is dropped."""
         if self.open is None:
             return self
         new = (_digest(self.open),) if self.open.n_rows else ()
@@ -65,12 +65,12 @@ class Parts:
 
     @property
     def digest(self) -> str | None:
-        """Which parts these are, in any order; None if there are none, or some were forgotten."""
+        """The ids of the parts, in any order; None if there are none, or some were dropped."""
         ids = self.closed.ids
         return None if self.n_forgotten or not ids else blake2b(b"".join(sorted(ids)), digest_size=_N_BYTES).hexdigest()
 
     def extended(self, sums: Contents) -> "Parts":
-        """The same with more sums in the last part."""
+        """These parts with more sums in the last one."""
         return replace(self, open=sums if self.open is None else self.open + sums)
 
     def __add__(self, other: "Parts") -> "Parts":

@@ -1,4 +1,4 @@
-"""A summary of rows that can be kept, sent and added in place of the rows."""
+"""A summary of rows that can be stored, sent and added in place of the rows."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ _MAKE_AGAIN = (
 
 
 class Sketch(Displayed, Rows):
-    """A summary of rows, of fixed size, that fits and scorecards can be made from; sketches of parts of the data add.
+    """A summary of rows, of fixed size, for fits and scorecards; ``+`` adds sketches of parts of the data.
 
     It keeps sums at 37 temperatures and no rows. `temperatures`, `temperature_curve`, `evaluate` and the `fit` of
     `ExpectationConsistency`, `TemperatureScaling` and `Matched` take it in place of logits and labels.
@@ -173,7 +173,7 @@ class Sketch(Displayed, Rows):
 
     @property
     def grid(self) -> Grid:
-        """The temperatures at which it keeps sums."""
+        """The temperatures at which the sketch keeps sums."""
         return self._survey.grid
 
     @property
@@ -193,7 +193,7 @@ class Sketch(Displayed, Rows):
         *,
         ignore_index: int | None = None,
     ) -> Self:
-        """Add rows; if that fails, the sketch stays as it was.
+        """Add rows; if that fails, the sketch is unchanged.
 
         Parameters
         ----------
@@ -213,9 +213,9 @@ class Sketch(Displayed, Rows):
         try:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
             if data.is_claims:
-                raise InputError("A Sketch is for temperatures, which claims have not. Pass the claims themselves.")
+                raise InputError("A Sketch is for temperatures, which claims do not have. Pass the claims themselves.")
             if self.n_samples and data.n_classes != self.n_classes:
-                raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
+                raise InputError("logits", f"have {self.n_classes} classes, like all rows before", got=data.n_classes)
             if clusters is None and isinstance(data, ArrayRows) and data.clusters is not None:
                 clusters = data.clusters.codes
             added = data.gather(self._survey) if clusters is None else self._contents_of_clusters(data, clusters)
@@ -223,7 +223,7 @@ class Sketch(Displayed, Rows):
                 independent = f" Or pass {setting('clusters', False)} to `rows`." if data.cluster_name == "image" else ""
                 raise InputError(
                     "logits",
-                    "not bring clusters of its own, if it is not in memory: all rows of a cluster must be in one update",
+                    "not name clusters unless it is in memory: all rows of a cluster must be in one update",
                     remedy=f"Update the sketch with each batch: `sketch.update(logits, labels, clusters=...)`.{independent}",
                 )
         except NoRowsError:
@@ -236,12 +236,12 @@ class Sketch(Displayed, Rows):
         return self
 
     def _add_range(self, more: ScoreRange | None) -> None:
-        """Take over the range of other scores; where that is not known, that of all is not."""
+        """Include the range of other scores; if it is not known, the total range is not known either."""
         self._range_is_fine = False
         self._range = None if self._range is None or more is None else self._range + more
 
     def check_range(self, name: str = "logits", remedy: str = _MAKE_AGAIN, logits_setting: str = "") -> None:
-        """Refuse scores that look like probabilities, where ``input`` was left out."""
+        """Refuse scores that look like probabilities, if ``input`` was left out."""
         if self._range is not None and not self._range_is_fine:
             self._range.check(name, remedy, logits_setting)
             self._range_is_fine = True
@@ -250,7 +250,7 @@ class Sketch(Displayed, Rows):
         self._contents, self._parts = self._contents + sums, self._parts.extended(sums)
 
     def _end_part(self) -> Parts:
-        """Give an id to what was added since the last part, and return all parts."""
+        """Give an id to the rows added since the last part, and return all parts."""
         self._parts = self._parts.closed
         return self._parts
 
@@ -266,7 +266,7 @@ class Sketch(Displayed, Rows):
         return total + self._survey.of_squares(last.close())
 
     def merge(self, other: "Sketch", *, allow_repeated: bool = False) -> Self:
-        """Add the rows of another sketch to this one, and return it; if that fails, it stays as it was.
+        """Add the rows of another sketch to this one, and return it; if that fails, it is unchanged.
 
         Parameters
         ----------
@@ -286,20 +286,20 @@ class Sketch(Displayed, Rows):
         repeated = set(parts[1].ids).intersection(parts[0].ids)
         if repeated and not allow_repeated:
             raise MergeError(
-                f"A part is added only once, got a sketch with {len(repeated)} of {other.n_parts} parts that are in already. "
+                f"A part is added only once, got a sketch with {len(repeated)} of {other.n_parts} parts already there. "
                 f"Leave it out, or pass {setting('allow_repeated', True)} if these are other samples."
             )
         contents = self._contents + other._contents
         try:
             refuse_impossible(contents, self.observables)
         except ImpossibleSumsError as error:
-            raise MergeError(f"Sketches merge only if their sums are those of rows: {error}.") from None
+            raise MergeError(f"Sketches merge only if rows can have such sums: {error}.") from None
         self._contents, self._parts = contents, parts[0] + parts[1]
         self._add_range(other._range)
         return self
 
     def _check_kind_of(self, other: "Sketch") -> None:
-        """Refuse what does not add."""
+        """Refuse sketches that cannot be added."""
         if not isinstance(other, Sketch):
             raise MergeError(f"A sketch merges only with a sketch, got {other!r:.60}.")
         for (name, mine), theirs in zip(self._kind.items(), other._kind.values(), strict=True):
@@ -312,7 +312,7 @@ class Sketch(Displayed, Rows):
 
     @property
     def _kind(self) -> dict[str, Any]:
-        """What sketches that add have in common."""
+        """The properties that sketches must share to be added."""
         low, high = self.temperatures
         return {
             "observables": self.observables,
@@ -327,7 +327,7 @@ class Sketch(Displayed, Rows):
         return copy(self).merge(other, allow_repeated=True) if isinstance(other, Sketch) else NotImplemented
 
     def __radd__(self, other: Literal[0]) -> "Sketch":
-        """So that `sum` adds sketches: it starts with 0."""
+        """Support `sum`, which starts with 0."""
         return copy(self) if isinstance(other, int) and other == 0 else NotImplemented
 
     @property
@@ -343,10 +343,10 @@ class Sketch(Displayed, Rows):
         try:
             self._hold(arrays)
         except ImpossibleSumsError as error:
-            raise InputError("state", "hold the sums of rows", remedy=f"Among these, {error}.") from None
+            raise InputError("state", "hold the sums of rows", remedy=f"For these arrays, {error}.") from None
 
     def _hold(self, arrays: Mapping[str, HostArray]) -> None:
-        """Take over sums, as a single part."""
+        """Replace the sums, as a single part."""
         shapes = Contents.shapes(len(self.observables), len(self.grid.betas))
         actual = {name: np.shape(array) for name, array in arrays.items()}
         wanted = {name: (int(np.prod(shape)),) for name, shape in shapes.items()}
@@ -374,7 +374,7 @@ class Sketch(Displayed, Rows):
     def from_bytes(
         cls, data: bytes | bytearray | memoryview, *, observables: Iterable[str | Observable] | None = None
     ) -> "Sketch":
-        """The sketch that `to_bytes` made bytes of, or the content of a file that `save` wrote.
+        """Restore a sketch from the result of `to_bytes`, or from the content of a file that `save` wrote.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class Sketch(Displayed, Rows):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, observables: Iterable[str | Observable] | None = None) -> "Sketch":
-        """The sketch that `save` wrote.
+        """Load a sketch that `save` wrote.
 
         Parameters
         ----------
@@ -450,7 +450,7 @@ class Sketch(Displayed, Rows):
 
     @property
     def contents(self) -> Contents:
-        """The sums that the sketch keeps, which must be of some rows."""
+        """The sums of the sketch, which must contain rows."""
         if not self.n_samples:
             raise InputError(
                 "The sketch", "hold at least one row of positive weight", got="none", remedy="Call its `update` first."
@@ -468,7 +468,7 @@ class Sketch(Displayed, Rows):
 
     @property
     def digest(self) -> str | None:
-        """Which parts it is made of: what was fitted to it is known by that, as by the digest of rows."""
+        """The ids of its parts, which identify the data of a fit, like the digest of rows."""
         return self._parts.digest
 
     def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
@@ -481,7 +481,7 @@ class Sketch(Displayed, Rows):
 
     @property
     def census(self) -> Census:
-        """What is known of the rows."""
+        """The counts of the rows."""
         return self.contents.census
 
     @property
@@ -496,7 +496,7 @@ class Sketch(Displayed, Rows):
 
 
 def without_its_rows(sketch: Sketch) -> Sketch:
-    """A sketch of the same kind, without the rows."""
+    """An empty sketch of the same kind."""
     empty = copy(sketch)
     empty._contents, empty._parts = sketch._survey.empty, Parts()
     empty._range = None if sketch._range is None else ScoreRange()
@@ -504,7 +504,7 @@ def without_its_rows(sketch: Sketch) -> Sketch:
 
 
 def names_of(observables: Iterable[Observable]) -> list[str]:
-    """The name of each observable in the table of the built-in ones, else what it prints as."""
+    """The name of each built-in observable; the printed form of others."""
     names = {observable: name for name, observable in BUILT_IN.items()}
     return [names.get(observable) or repr(observable) for observable in observables]
 

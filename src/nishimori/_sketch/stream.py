@@ -1,4 +1,4 @@
-"""Rows that are added to a sketch batch by batch, where a cluster may go on from one batch to the next."""
+"""Add rows to a sketch batch by batch; a cluster may continue from one batch to the next."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Stream:
         self._open: Any = None  # the name of the last of them
 
     def add(self, data: ArrayRows, clusters: HostArray | None = None) -> None:
-        """Add rows; ``clusters`` are the names of the clusters of all rows, those of weight zero too."""
+        """Add rows; ``clusters`` are the cluster names of all rows, including rows of weight zero."""
         counted = np.flatnonzero(data.weights)
         if not len(counted):
             return
@@ -43,7 +43,7 @@ class Stream:
             self.sketch._add(sums)
 
     def close(self) -> None:
-        """Add what is known of the last cluster."""
+        """Add the sums of the last cluster."""
         if self._codes:
             self.sketch._add(self.sketch._survey.of_squares(self._last.close()))
 
@@ -53,7 +53,7 @@ class Stream:
         return list(self._codes) or None
 
     def _encode_clusters(self, names: HostArray) -> HostArray:
-        """The number of the cluster of each row. The first one may be that of the batch before, and all others are new."""
+        """The cluster number of each row. The first cluster may continue from the last batch; all others are new."""
         different, firsts, places = np.unique(names, return_index=True, return_inverse=True)
         if self._codes and isinstance(different[0], str) != isinstance(self._open, str):  # never equal, as 7 and the text 7
             raise InputError("clusters", "hold values of one type, such as numbers or text")
@@ -63,7 +63,7 @@ class Stream:
             if name in self._codes and name != self._open:
                 raise InputError(
                     "clusters",
-                    "follow each other: all rows of a cluster must be in one batch or in consecutive batches",
+                    "be consecutive: all rows of a cluster must be in one batch or in consecutive batches",
                     got=f"cluster {name!r} again after others",
                     remedy=self._remedy,
                 )

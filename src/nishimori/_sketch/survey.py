@@ -54,11 +54,11 @@ class Survey:
         return self._in_parts(batch, None) if contents is None else contents
 
     def reads_unchecked(self, batch: Batch) -> bool:
-        """Whether a kernel reads all rows of the batch in one call, and notices what a check would refuse."""
+        """Whether a kernel can read all rows of the batch in one call, and notices what a check would refuse."""
         return self._places is not None and gives_node_sums(batch) and takes_unchecked(batch)
 
     def of_unchecked(self, batch: Batch) -> Contents | None:
-        """The sums of rows that may not have been checked; None if a check is due, or no kernel gives them at once."""
+        """The sums of unchecked rows; None if they must be checked, or no kernel gives them at once."""
         if self._places is None:
             return None
         betas = self.grid.betas
@@ -67,12 +67,12 @@ class Survey:
 
     @property
     def _places(self) -> list[int] | None:
-        """The places of the observables among the built-in ones, which are those that kernels know; None if one is another."""
+        """The places of the observables among the built-in ones, which kernels know; None if one is not built in."""
         built_in, kinds = list(BUILT_IN), [type(observable) for observable in self.observables]
         return [built_in.index(kind) for kind in kinds] if {*kinds} <= {*built_in} else None
 
     def of_clusters(self, data: ArrayRows, codes: HostArray, last: OpenCluster) -> Iterator[Contents]:
-        """The sums of rows in clusters; ``last``, which may go on in other rows, is left out of the squares.
+        """The sums of rows in clusters; squares leave out the ``last`` cluster, which may continue.
 
         ``codes`` are the numbers of the clusters of the rows; a negative one is that of a row of weight zero.
         """
@@ -88,7 +88,7 @@ class Survey:
             yield self._in_parts(batch, last)
 
     def _in_parts(self, batch: Batch, last: OpenCluster | None) -> Contents:
-        """The sums of a batch; its rows are clusters of their own, or in those of the batch if ``last`` may go on in them."""
+        """The sums of a batch; each row is its own cluster, or clusters are the batch's, with ``last`` continuing."""
         total, nodes = self.empty, np.array(self.grid.betas)
         for part in _parts(batch):
             ends, powers, predictions = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
@@ -117,7 +117,7 @@ class Survey:
         return replace(self.empty, weights=weights, products=products, crossed=crossed, bins=bins)
 
     def _gap(self, observable: Observable, batch: Batch, rows: "NodeRows") -> "NodeGap":
-        """The gap of an observable, from power sums where these are enough."""
+        """The gap of an observable, from power sums if these are enough."""
         if type(observable) in BUILT_IN:
             return BUILT_IN[type(observable)](rows)
         ready = observable._on(batch)
@@ -127,7 +127,7 @@ class Survey:
         return NodeGap([np.array(values) for values in zip(*gaps, strict=True)], arrays.on_host(observed))
 
     def _sums(self, rows: "NodeRows", gaps: Sequence["NodeGap"], nodes: HostArray) -> tuple[Contents, Terms]:
-        """The sums of some rows, and what their squares are made of."""
+        """The sums of some rows, and the numbers for their squares."""
         w, values = rows.weights, [gap.terms[0] for gap in gaps]
         terms = Terms(w, [value * w for value in values], rows.bins, rows.miss[ENDS:] * w)
         plain, crossed = paired_products(terms.gaps, values), crossed_products(terms.gaps, values)
@@ -219,12 +219,12 @@ class NodeRows:
 
     @cached_property
     def doubt(self) -> HostArray:
-        """One minus the confidence, with all its digits."""
+        """One minus the confidence, without cancellation."""
         return self.rest * self.confidence
 
     @cached_property
     def miss(self) -> HostArray:
-        """Confidence minus right or wrong, with all its digits."""
+        """Confidence minus 1 if right, else the confidence, without cancellation."""
         return np.where(self.right, -self.doubt, self.confidence)
 
     @cached_property

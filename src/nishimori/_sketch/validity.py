@@ -1,4 +1,4 @@
-"""What is true of the sums of any rows, and so of every sketch: its numbers are finite, have their signs, and agree.
+"""Conditions that the sums of any rows fulfil, and so every sketch: finite, with the right signs, and consistent.
 
 Files are checked by it when they are read, and sketches before they are added: one wrong number would stay in the total.
 """
@@ -18,11 +18,11 @@ _ROUNDING = 1e-8
 
 
 class ImpossibleSumsError(ValueError):
-    """Sums that no rows have; the text names the array and says what is wrong with it."""
+    """Sums that no rows can have; the text names the array and the fault."""
 
 
 def refuse_impossible(contents: Contents, observables: Sequence[Observable]) -> None:
-    """Refuse sums that no rows have."""
+    """Refuse sums that no rows can have."""
     claims = _claims_of_rows(contents, observables) if contents.counts[0] else _claims_of_no_rows(contents)
     with np.errstate(all="ignore"):  # what is wrong may be infinite
         for name, must, holds in claims:
@@ -31,13 +31,13 @@ def refuse_impossible(contents: Contents, observables: Sequence[Observable]) -> 
 
 
 def _claims_of_no_rows(sums: Contents) -> Iterator[tuple[str, str, Any]]:
-    """The name of an array, what it must do, and whether it does."""
+    """The name of an array, a condition, and whether it holds."""
     for name, array in vars(sums).items():
         yield name, "be 0 where there are no rows", (array == 0) | (name == "crossed" and np.isnan(array).all())
 
 
 def _claims_of_rows(sums: Contents, observables: Sequence[Observable]) -> Iterator[tuple[str, str, Any]]:
-    """The same where there are rows. Each claim takes for granted what came before it."""
+    """The conditions if there are rows. Each one assumes all conditions before it."""
     yield "counts", "be finite and not negative", np.isfinite(sums.counts) & (sums.counts >= 0)
     census, (weight, squares, number) = sums.census, sums.weights
     whole = np.append(sums.counts[:6], sums.counts[-1])
@@ -60,7 +60,7 @@ def _claims_of_rows(sums: Contents, observables: Sequence[Observable]) -> Iterat
 
 
 def _claims_of(i: int, observable: Observable, sums: Contents) -> Iterator[tuple[str, str, Any]]:
-    """Those on the sums of one observable."""
+    """The conditions on the sums of one observable."""
     census, weight, observed = sums.census, float(sums.weights[0]), sums.observed[i]
     gap, size, slope = sums.moments[i, 0], sums.moments[i, 1], sums.moments[i, 2, 1:-1]  # at the ends slopes are not right
     is_finite = _is_finite(observable, sums)
@@ -83,7 +83,7 @@ def _claims_of(i: int, observable: Observable, sums: Contents) -> Iterator[tuple
 
 
 def _claims_of_products(sums: Contents, observables: Sequence[Observable]) -> Iterator[tuple[str, str, Any]]:
-    """Those on products of gaps: squares are not negative, and no product exceeds the geometric mean of two squares."""
+    """The conditions on products of gaps: no square is negative, and no product exceeds the geometric mean of two squares."""
     of_pair = dict(zip(pairs(len(observables)), sums.products, strict=True))
     # A square may underflow where a product does not.
     roots = [np.sqrt(of_pair[i, i] + 1e-300) for i in range(len(observables))]
@@ -106,7 +106,7 @@ def _claims_of_products(sums: Contents, observables: Sequence[Observable]) -> It
 
 
 def _claims_of_metrics(sums: Contents) -> Iterator[tuple[str, str, Any]]:
-    """Those on metrics and bins."""
+    """The conditions on metrics and bins."""
     census, (weight, squares, number) = sums.census, sums.weights
     (confidence, steepness), (brier, _), (loss, _) = sums.curves
     yield "curves", "be finite", np.isfinite(sums.curves[: 2 if census.n_at_masks else 3])
@@ -130,7 +130,7 @@ def _claims_of_metrics(sums: Contents) -> Iterator[tuple[str, str, Any]]:
 
 
 def _is_finite(observable: Observable, sums: Contents) -> bool:
-    """Whether its gaps are: the logit of a masked true class is not."""
+    """Whether its gaps are finite: the logit of a masked true class is not."""
     return not (isinstance(observable, Energy) and sums.census.n_at_masks)
 
 

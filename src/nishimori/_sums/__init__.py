@@ -1,1 +1,1 @@
-"""Sums over rows, which add: what a pass over a batch returns."""
+"""Sums over rows that support ``+``: the results of passes over batches."""

@@ -1,4 +1,4 @@
-"""The standard error of an ECE: the gap of each bin with its error, and what follows for the sum of their sizes.
+"""The standard error of an ECE, from the gap of each bin and its error.
 
 The estimand is Σ|δ_b| over bins with fixed edges, where δ_b is the expectation of confidence minus correctness over samples in
 bin b, and 0 over others. The measured ECE is Σ|d_b| with d_b normal around δ_b, so each term is a folded normal number, whose
@@ -65,7 +65,7 @@ class BinnedGaps:
 
     @cached_property
     def covariance(self) -> HostArray:
-        """The covariance of the gaps, whose sums are divided by a weight that varies too, (bins, bins)."""
+        """The covariance of the gaps (bins, bins), which allows for the variation of the total weight."""
         full = np.diag(self.products) if self.products.ndim == 1 else self.products
         mixed = np.outer(self.gaps, self.crossed)
         return full - mixed - mixed.T + self.squares * np.outer(self.gaps, self.gaps)
@@ -79,13 +79,13 @@ class BinnedGaps:
 
     @cached_property
     def total_se(self) -> float:
-        """The standard error of the sum of all gaps, with their signs; not less than what a calibrated model would have."""
+        """The standard error of the signed sum of all gaps; not below the error of a calibrated model."""
         least = 0.0 if self.nulls is None else float(self.nulls.sum())
         return sqrt(max(float(self.covariance.sum()), least))
 
     @cached_property
     def corrected(self) -> float:
-        """The ECE without the bias that comes from the errors of the gaps, at least 0."""
+        """The ECE, corrected for the bias from the errors of the gaps; at least 0."""
         return float(self._sizes(np.abs(self.gaps), _lower_quantile, np.zeros(1))[0])
 
     @cached_property
@@ -94,7 +94,7 @@ class BinnedGaps:
         return float(self._moments_of_ece(np.array([self.corrected]), np.abs(self.gaps), self.errors)[1][0])
 
     def interval(self, level: float) -> Interval:
-        """The sizes that the measured ECE leaves possible."""
+        """The true ECEs that the measured ECE leaves possible."""
         reach = normal_quantile(level)
         if reach == inf:
             return Interval(0.0, 1.0)
@@ -103,7 +103,7 @@ class BinnedGaps:
 
     @property
     def scaled(self) -> HostArray:
-        """Gaps in the proportion of the measured ones, whose sizes add up to the corrected ECE."""
+        """Gaps proportional to the measured ones, with sizes that sum to the corrected ECE."""
         return self.gaps * (self.corrected / self.value if self.value > 0 else 1.0)
 
     @property
@@ -121,7 +121,7 @@ class BinnedGaps:
         return np.minimum(low, self.corrected), np.maximum(high, self.corrected)
 
     def is_explained_by_calibration(self, reach: float) -> bool:
-        """Whether the measured ECE is below the upper quantile of that of a calibrated model with the same confidences."""
+        """Whether the measured ECE is below the upper quantile for a calibrated model with the same confidences."""
         errors = self.errors if self.nulls is None else np.sqrt(self.nulls)
         if self.products.ndim == 2:  # labels of one cluster may vary together
             errors = np.maximum(errors, self.errors)
@@ -129,7 +129,7 @@ class BinnedGaps:
         return self.value <= float(_upper_quantile(*calibrated, np.array([reach]))[0])
 
     def _sizes(self, pattern: HostArray, quantile: "Quantile", reach: HostArray, value: float | None = None) -> HostArray:
-        """The sums of true gaps of a pattern at which quantiles of the measured ECE are what was measured, at least 0."""
+        """The true ECEs, at least 0, for which a quantile equals the measured ECE, if true gaps have this pattern."""
         value = self.value if value is None else value
         low, width = np.zeros_like(reach), 1.0
         for _ in range(_CUTS):
@@ -141,7 +141,7 @@ class BinnedGaps:
         return low
 
     def _moments_of_ece(self, sizes: HostArray, pattern: HostArray, errors: HostArray) -> tuple[HostArray, HostArray]:
-        """Mean and standard deviation of the measured ECE where true gaps have a pattern and these sums of their sizes."""
+        """Mean and standard deviation of the measured ECE for true gaps with a pattern and these sums of sizes."""
         total = pattern.sum()
         shares = pattern / total if total > 0 else pattern
         folded = Folded.from_normal(np.outer(sizes, shares), errors)
@@ -155,7 +155,7 @@ class BinnedGaps:
         return folded.mean.sum(axis=1), np.sqrt(np.maximum(folded.variance.sum(axis=1) + joint, 0.0))
 
     def _between_bins(self, signed: HostArray, doubt: HostArray) -> HostArray:
-        """The covariance of the sizes of gaps that share clusters: the first two terms of its Hermite series."""
+        """The covariance between sizes of gaps that share clusters: the first two terms of its Hermite series."""
         others = self.products - np.diag(np.diag(self.products))
         scale = np.divide(doubt, self.errors, out=np.zeros_like(doubt), where=self.errors > 0)
         return ((signed @ others) * signed + 2 * (scale @ others**2) * scale).sum(axis=1)
@@ -194,16 +194,16 @@ def _error_function(values: HostArray) -> HostArray:
 
 
 Quantile = Callable[[HostArray, HostArray, HostArray], HostArray]
-"""From mean and standard deviation of a sum of sizes, and a number of standard errors, to a quantile of the sum."""
+"""A quantile of a sum of sizes, from its mean and standard deviation and a number of standard errors."""
 
 
 def _lower_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> HostArray:
-    """What a sum of sizes falls below as rarely as a normal number falls below ``-reach``, if it is nearly normal."""
+    """The lower quantile of a nearly normal sum of sizes, at the probability of a normal number below ``-reach``."""
     return mean - reach * error
 
 
 def _upper_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> HostArray:
-    """What a sum of sizes exceeds as rarely as a normal number exceeds ``reach``.
+    """The upper quantile of a sum of sizes, at the probability of a normal number above ``reach``.
 
     The sum is taken to be gamma distributed, which it is nearly, also where one bin decides. E. B. Wilson and M. M. Hilferty,
     Proc. Natl. Acad. Sci. 17 (1931) 684: the cube root of such a number is nearly normal.

@@ -1,4 +1,4 @@
-"""What the rows are: how many, how heavy, how many right, how many zeros and masks. It adds, like every other sum.
+"""Counts of rows: their number, weight, right answers, zeros and masks. Like every sum, it supports ``+``.
 
 It also decides what users are warned about: answers that are too few, or hardly better than chance, to choose a temperature.
 
@@ -65,26 +65,26 @@ class Census(Sum):
 
     @property
     def effective(self) -> dict[str, float]:
-        """How many equally heavy right and wrong answers are as good as those there are: (Σw)²/Σw² of each."""
+        """The effective numbers of right and wrong answers, as if of equal weight: (Σw)²/Σw² of each."""
         parts = {"right": (self.right, self.right_squares), "wrong": (self.wrong, self.wrong_squares)}
         return {name: weight**2 / squares if squares > 0 else 0.0 for name, (weight, squares) in parts.items()}
 
     @property
     def above_chance(self) -> float:
-        """By how many of its standard errors the accuracy exceeds that of random guesses."""
+        """How many standard errors the accuracy lies above random guessing."""
         spread = sqrt(self.accuracy * (1 - self.accuracy) * (self.right_squares + self.wrong_squares)) / self.weight
         return (self.accuracy - self.chance / self.weight) / spread if spread > 0 else inf
 
 
 @dataclass(frozen=True)
 class Count:
-    """The pass that counts rows and answers; one is right if ``right`` is at the true class what it is at the top."""
+    """The pass that counts rows and answers; an answer is right if ``right`` agrees at the true and the top class."""
 
     right: TopN
 
     @property
     def follows(self) -> bool:
-        """Whether an answer is right if the top class is true, which kernels tell."""
+        """Whether an answer is right if the top class is true, which kernels count."""
         return isinstance(self.right, Confidence)
 
     def __call__(self, batch: Batch) -> Census:
@@ -127,7 +127,7 @@ class Count:
 
 
 def _answers(rows: Predictions, right: Array) -> AnswerSums:
-    """What the labels say, from whether each answer is right."""
+    """The counts that depend on labels, from whether each answer is right."""
     batch, xp = rows.batch, rows.batch.xp
     flags = xp.astype(right, batch.weights.dtype)
     sums = batch.totals([flags, 1 - flags, batch.weights * flags, batch.weights * (1 - flags)])
@@ -157,7 +157,7 @@ def _number(flags: Any, xp: Any) -> int:
 
 
 def warn_if_few(census: Census) -> bool:
-    """Warn when very few samples decide the temperature, or when the answers are hardly better than chance; whether it did."""
+    """Warn if very few samples decide the temperature, or answers are hardly better than chance; return whether it did."""
     if (reason := _few(census, 2)) is None:
         return False
     why, remedy = reason
@@ -166,7 +166,7 @@ def warn_if_few(census: Census) -> bool:
 
 
 def reason_of_uncertainty(census: Census, *, by_loss: bool) -> tuple[str, str]:
-    """Why a temperature is so uncertain, and what to do, in sentences; ``by_loss`` if it is that of the lowest loss."""
+    """Why a temperature is so uncertain, and what to do, in sentences; ``by_loss`` if it minimises the loss."""
     if by_loss and census.n_at_zeros:
         return (
             f"The true class has probability 0 in {census.n_at_zeros} of {census.n_rows} samples, which decide it.",
@@ -203,7 +203,7 @@ def _few(census: Census, least: float) -> tuple[str, str] | None:
 
 
 def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str, *, fits: bool = False) -> None:
-    """Warn when the true class of some samples has probability zero, on which ``what`` depends.
+    """Warn if true classes with probability zero decide ``what``.
 
     ``fits`` where something is fitted, so that the floor can be chosen from the data.
     """
@@ -218,7 +218,7 @@ def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str, *, fits: bool = Fa
 
 
 def verdict_on_zeros(where: str, what: str, *, fits: bool = False) -> str:
-    """What to say before all else where true classes of probability zero decide ``what``; ``where`` counts the samples.
+    """The caveat if true classes with probability zero decide ``what``; ``where`` counts the samples.
 
     They do wherever there are any, however few: a zero stands for a loss of 708 (float64) or 87 (float32), of which a
     temperature, a mean loss and their standard errors are made, and that number is arbitrary.
@@ -240,7 +240,7 @@ _DOUBLE = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Evenness(Sum):
-    """The weight of rows whose logits are equal up to rounding, that of all rows, and the largest such rounding."""
+    """The weight of rows with equal logits up to rounding, the weight of all rows, and the largest such rounding."""
 
     even: float
     weight: float

@@ -1,4 +1,4 @@
-"""The probability of each class in each row, and whether that class is the true one: what curves per class are fitted to.
+"""The probability of each class in each row, and whether that class is the true one: the data for curves per class.
 
 For two classes there is one claim per row, that of the second class. Otherwise there is one per row and class. Isotonic curves
 need the claims themselves, and histogram binning sums per class and bin.
@@ -29,7 +29,7 @@ _UNSEEN = 2.0**-53
 
 @dataclass(frozen=True)
 class ClassWeights(Sum):
-    """The number of rows, and the sums of their weights and squared weights, per true class. Those of other rows add.
+    """The number of rows, and the sums of their weights and squared weights, per true class; ``+`` adds other rows.
 
     ``n_saturated`` rows have logits so far apart that the largest probability rounds to 1.
     """
@@ -40,7 +40,7 @@ class ClassWeights(Sum):
     n_saturated: int
 
     def one_sample(self, *, counts: bool) -> float:
-        """The weight that stands for one sample: 1 where weights are counts, and else that of equal weights."""
+        """The weight of one sample: 1 if weights are counts, else the mean effective weight."""
         return 1.0 if counts else float(self.squares.sum() / self.weights.sum())
 
     def numbers(self, *, counts: bool) -> HostArray:
@@ -60,7 +60,7 @@ def sum_by_class(batch: Batch) -> ClassWeights:
 
 
 def curve_columns(n_classes: int) -> range:
-    """The classes that have a curve of their own."""
+    """The classes with their own curve."""
     return range(1, 2) if n_classes == 2 else range(n_classes)
 
 
@@ -100,7 +100,7 @@ def keep_class_claims(columns: range, batch: Batch) -> ClassClaims:
 
 
 def claims_by_class(data: Rows, n_rows: int) -> Iterator[ClassClaims]:
-    """The claims of all rows, from one pass for each group of classes that are in memory at once."""
+    """The claims of all rows, with one pass per group of classes that fits in memory."""
     columns = curve_columns(data.n_classes)
     step = max(1, _MOST_CLAIMS // n_rows)
     for first in range(columns.start, columns.stop, step):

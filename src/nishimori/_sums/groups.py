@@ -24,11 +24,11 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 By = Literal["prediction", "groups"]
-"""What makes a group: the predicted class of a row, or what the user says."""
+"""The definition of groups: by predicted class, or by the user's names."""
 
 
 def group_names(data: Rows) -> tuple[Any, ...]:
-    """The names of the groups of rows, which must be there."""
+    """The names of the groups of rows, which must exist."""
     if data.groups is None:
         remedy = "Use by='prediction' for the predicted classes."
         raise InputError("groups", "name the group of each sample with by='groups'", got="none", remedy=remedy)
@@ -61,7 +61,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class GroupSums(Sum):
-    """Sums over the rows of each group, each of shape (groups,). Those of other rows add.
+    """Sums over the rows of each group, each of shape (groups,); ``+`` adds other rows.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class GroupSums(Sum):
 
     @property
     def variance(self) -> HostArray:
-        """The variance of the sum of gaps: what the labels show, but not less than what the model expects.
+        """The variance of the sum of gaps: from the labels, but not below the model's expectation.
 
         A group without a single error shows nearly no variance. A group whose confidence is far off shows more than expected.
         """
@@ -104,7 +104,7 @@ class GroupSums(Sum):
 
 @dataclass(frozen=True, eq=False)
 class MeasureGroups:
-    """The pass that gives the sums of each group at a β of its own; ``clustered`` if clusters of rows are independent."""
+    """The pass that gives the sums of each group at its own β; ``clustered`` if clusters of rows are independent."""
 
     grouping: Grouping
     observable: Confidence | Energy
@@ -132,7 +132,7 @@ class MeasureGroups:
         return not self.clustered and sums_groups(batch, self.betas)
 
     def of_unchecked(self, batch: Batch) -> GroupSums | None:
-        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        """The sums of unchecked rows; None if they must be checked. Called only if `reads_unchecked` is true."""
         codes = None if self.grouping.by == "prediction" else self.grouping.codes(batch)
         method: Method = "ec" if isinstance(self.observable, Confidence) else "ts"
         totals = group_totals(batch, codes, self.betas, method, counts=self.counts)

@@ -75,7 +75,7 @@ class Moments:
 
     @property
     def gap(self) -> HostArray:
-        """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
+        """The model's mean minus the labels' mean, at each β: zero where they are consistent."""
         return self.excess / self.weight
 
     @property
@@ -85,7 +85,7 @@ class Moments:
 
     @property
     def noise(self) -> HostArray:
-        """How large a gap rounding alone can make."""
+        """The largest gap that rounding alone can cause."""
         return (_NOISE * self.size + _LEAST) / self.weight
 
 
@@ -147,7 +147,7 @@ class GapSums(Sum):
         return carried, shares.max(axis=0)
 
     def with_counts(self) -> "GapSums":
-        """The sums, where a weight of w stands for w independent rows."""
+        """The sums if a weight of w stands for w independent rows."""
         return replace(self, square_products=self.products)
 
 
@@ -161,14 +161,14 @@ _SLOPE_PRODUCTS = np.array([[[25, 28, 22, 24], [27, 26, 24, 23]], [[30, 33, 5, 2
 
 @cache
 def _product_places(items: tuple[int, ...]) -> tuple[HostArray, HostArray]:
-    """Where the products of gaps of some observables are among the sums of a pair, and those with slopes."""
+    """The places of products of gaps, and of products with slopes, among the sums of a pair."""
     both, columns = (0, 1), (*items, *(2 + i for i in items))
     return _PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)]
 
 
 @dataclass(frozen=True)
 class Measure(KernelPass[GapSums]):
-    """The pass that gives the moments of several observables, each at some β of its own.
+    """The pass that gives the moments of several observables, each at its own β.
 
     One call of the kernel serves all of them. With ``exact`` it computes in float64, else in the precision of the logits.
     """
@@ -181,7 +181,7 @@ class Measure(KernelPass[GapSums]):
         return tuple(dict.fromkeys(beta for _, betas in self.wanted for beta in betas))
 
     def reads_unchecked(self, batch: Batch) -> bool:
-        """Whether the kernel gives all that is wanted without a number per row."""
+        """Whether the kernel gives all requested sums without numbers per row."""
         if not (self._is_paired and all(0 < betas[0] < inf for _, betas in self.wanted)):
             return False
         return takes_unchecked(batch)
@@ -271,7 +271,7 @@ def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> Ho
 
 
 def log_scale(batch: Batch) -> Mean:
-    """The logarithm of how far the second largest logit lies below the largest: where β has to be found.
+    """The logarithm of the gap between the two largest logits: the scale on which to search for β.
 
     A constant per row does not move it, and near ties and soft masks hardly move a mean of logarithms.
     """

@@ -1,4 +1,4 @@
-"""What a temperature is matched to: the observable's mean under the model equals its mean under the labels.
+"""Observables: a temperature is matched so that an observable's mean under the model equals its mean under the labels.
 
 An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an average whose
 derivative in β is Cov(O, z). Their difference is the row's `gap`. Both are counted from the value at the top class: a good
@@ -26,7 +26,7 @@ from nishimori.errors import InputError, setting
 
 
 class Gap(NamedTuple):
-    """For each row: the model's average minus the value at the true class, and what to know about it."""
+    """For each row, the model's average minus the value at the true class, with derivatives and rounding."""
 
     value: Array
     size: Array  # rounding moves the value by a few units in the last place of this
@@ -37,7 +37,7 @@ class Gap(NamedTuple):
 
 
 CHECK_CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
-"""What may have gone wrong where the scores come from elsewhere."""
+"""A likely mistake if scores come from elsewhere."""
 _MORE_DATA = "Use a larger validation set"
 
 # No network's logits differ by this much; those of soft masks do.
@@ -45,14 +45,14 @@ _FAR_BELOW = 1e4
 
 
 def read_only_logits(batch: Batch) -> HostArray:
-    """The logits of a batch in float64 as a NumPy array that cannot be written to, because the batch is shared."""
+    """The logits of a batch in float64 as a read-only NumPy array, because the batch is shared."""
     host = arrays.on_host(batch.double).view()
     host.flags.writeable = False
     return host
 
 
 def table_from(name: str, function: Callable[..., Any], *arguments: Any, shape: tuple[int, ...]) -> HostArray:
-    """The table of numbers that a function of the user's own returns, in float64; refuses one of another shape."""
+    """The table of numbers that a user's function returns, in float64; refuses other shapes."""
     try:
         values = function(*arguments)
     except Exception as error:
@@ -144,7 +144,7 @@ class Observable(ABC):
         return hash(type(self))  # attributes may be arrays, which have no hash
 
     def _attributes(self) -> dict[str, Any]:
-        """What distinguishes it from others of its class, slots included."""
+        """The attributes that distinguish it from others of its class, including slots."""
         state = self.__getstate__()
         parts = state if isinstance(state, tuple) else (state,)
         return {name: value for part in parts if part for name, value in part.items()}
@@ -168,7 +168,7 @@ class RowObservable(ABC):
         """The average of O under the model, minus O at the true class, which is ``observed``."""
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
-        """The value of the gap, without what its derivatives take."""
+        """The value of the gap, without its derivatives."""
         return self.gap(predictions, observed).value
 
 
@@ -202,12 +202,12 @@ class _Tabulated(RowObservable):
 
 
 class _Exact(Observable, RowObservable):
-    """An observable of the library, which needs no table: its mean is known to grow with β for all data."""
+    """A built-in observable, which needs no table: its mean grows with β for all data."""
 
     _is_monotone: ClassVar[bool] = True
 
     def _on(self, batch: Batch) -> RowObservable:
-        """The observable itself: nothing has to be tabulated."""
+        """Return the observable itself: it needs no table."""
         return self
 
 
@@ -278,7 +278,7 @@ class TopN(_Exact):
 
     @property
     def _names(self) -> tuple[str, str]:
-        """What sentences call the two means."""
+        """The names of the two means in sentences."""
         return (
             ("mean confidence", "accuracy") if self.n == 1 else (f"the mean top-{self.n} probability", f"top-{self.n} accuracy")
         )

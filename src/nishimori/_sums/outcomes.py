@@ -1,4 +1,4 @@
-"""Claims and whether each came true, kept row by row: for what cannot be computed from sums per bin.
+"""Claims and outcomes, kept row by row, for results that sums per bin cannot give.
 
 A claim is a probability together with whether it came true, as in `reliability`. The Kolmogorov-Smirnov error and isotonic
 regression need the claims in order, so these sums grow with the rows: 17 bytes per row.
@@ -20,14 +20,14 @@ OneClaim = Literal["top", "positive"]
 
 @dataclass(frozen=True)
 class Levels:
-    """The distinct claims in increasing order, and at each of them the weight of all claims and of those that came true."""
+    """The distinct claims in increasing order, with the weight of all equal claims and of the ones that came true."""
 
     claimed: HostArray
     weight: HostArray
     true: HostArray
 
     def isotonic(self) -> tuple[HostArray, HostArray]:
-        """The increasing function of the claim that has the least Brier score, and also the least NLL.
+        """The increasing function of the claim with the lowest Brier score, which also has the lowest NLL.
 
         It has steps: beside its value at each level is the weight of the step that the level is on.
         """
@@ -40,7 +40,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Outcomes(Sum):
-    """What is claimed, whether it came true, and the weight, row by row. Those of other rows add.
+    """Claim, outcome and weight of each row; ``+`` adds other rows.
 
     Claims that differ by less than ``rounding``, relative to their size, count as equal.
     """
@@ -57,7 +57,7 @@ class Outcomes(Sum):
         return cls((claimed,), (true,), (predictions.weights,), predictions.batch.rounding)
 
     def in_order(self) -> tuple[HostArray, HostArray, HostArray]:
-        """Claims, outcomes and weights in increasing order of the claims; equal claims start with those that failed."""
+        """Claims, outcomes and weights, sorted by claim; among equal claims, failed ones come first."""
         claimed, true, weights = (np.concatenate(parts) for parts in (self.claimed, self.true, self.weights))
         order = np.lexsort((weights, true, claimed))  # the order of the rows must not matter
         return claimed[order], true[order], weights[order]

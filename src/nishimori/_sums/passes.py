@@ -45,15 +45,15 @@ class Sums(Sum):
 
 
 Findings = BlockSums | Predictions
-"""What says which answers of a batch are right: sums of a kernel, or the view that a pass has measured through."""
+"""The source of which answers in a batch are right: a kernel's sums, or the view of a pass."""
 
 
 class KernelPass(ABC, Generic[S]):
-    """A pass that asks a kernel, and also gives what the kernel has found."""
+    """A pass that uses a kernel, and also returns the kernel's counts."""
 
     @abstractmethod
     def with_findings(self, batch: Batch) -> tuple[S, Findings]:
-        """The sums of the batch, and what was found on the way to them."""
+        """The sums of the batch, and the kernel's counts."""
 
     def __call__(self, batch: Batch) -> S:
         return self.with_findings(batch)[0]
@@ -63,20 +63,20 @@ class KernelPass(ABC, Generic[S]):
         return False
 
     def of_unchecked(self, batch: Batch) -> S | None:
-        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        """The sums of unchecked rows; None if they must be checked. Called only if `reads_unchecked` is true."""
         sums, findings = self.with_findings(batch)
         return sums if is_usual(findings) else None
 
 
 def is_usual(findings: Findings) -> bool:
-    """Whether the kernel has counted good rows, and no number that would have to be masked or refused."""
+    """Whether the kernel counted valid rows only: no number that must be masked or refused."""
     counted = findings.counted if isinstance(findings, BlockSums) else None
     return counted is not None and counted.n_rows > 0 and not counted.n_bad
 
 
 @dataclass(frozen=True)
 class Together:
-    """The pass that does the work of several. What a kernel finds for one of them serves those that follow from it.
+    """A pass that does the work of several; a kernel's results for one serve the others.
 
     Such a pass, as `census.Count`, asks no kernel and has a method `from_findings`; ``follows`` says whether that is enough
     also where rows were not checked.
@@ -88,7 +88,7 @@ class Together:
         return self._with_findings(batch)[0]
 
     def reads_unchecked(self, batch: Batch) -> bool:
-        """Whether all passes can do with rows that were not checked, and at least one of them reads these."""
+        """Whether all passes accept unchecked rows, and at least one of them reads these."""
         if not (self._kernel_passes and all(pass_.reads_unchecked(batch) for pass_ in self._kernel_passes.values())):
             return False
         others = (pass_ for i, pass_ in enumerate(self.passes) if i not in self._kernel_passes)
@@ -96,11 +96,11 @@ class Together:
 
     @cached_property
     def _kernel_passes(self) -> dict[int, KernelPass[Any]]:
-        """The passes that ask a kernel, by their place."""
+        """The passes that use a kernel, by their place."""
         return {i: pass_ for i, pass_ in enumerate(self.passes) if isinstance(pass_, KernelPass)}
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
-        """The sums of rows that were not checked; None if a check is due."""
+        """The sums of unchecked rows; None if they must be checked."""
         sums, findings = self._with_findings(batch)
         return sums if all(map(is_usual, findings)) else None
 

@@ -1,4 +1,4 @@
-"""What a model says about the rows of a batch, and what is true: the one view that every pass measures through.
+"""Predictions for the rows of a batch, and the true classes: the view that every pass measures.
 
 `Predictions` are a `Batch` at one inverse temperature: p(k) ∝ exp(βz_k). Kernels stand behind it. All that observables and
 metrics are made of follows from power sums of the drop d = z - max(z), Σ d^j exp(βd) over the classes of each row, and is
@@ -45,7 +45,7 @@ POSITIVE_EDGES = uniform_edges(15)
 
 
 class Predictions:
-    """What a model says about some samples after calibration, and what is true: what a `Metric` gets.
+    """Calibrated predictions for some samples, with the true classes: the argument of a `Metric`.
 
     The attributes that are listed here are NumPy arrays, whatever library the data come from, with an entry or a row per
     sample. Those that are not listed are arrays of the data's own library, on their device, for passes of the package.
@@ -151,12 +151,12 @@ class Predictions:
 
     @cached_property
     def rest(self) -> Array:
-        """The weight of all classes but the top one, whose own is 1."""
+        """The weight of all classes but the top one, which has weight 1."""
         return self.powers(0)[0, ...]
 
     @cached_property
     def peak_probability(self) -> Array:
-        """The probability of the largest logit, which is that of the predicted class, except in claims."""
+        """The probability of the largest logit: of the predicted class, except in claims."""
         return 1 / (1 + self.rest)
 
     @cached_property
@@ -166,11 +166,11 @@ class Predictions:
 
     @cached_property
     def doubt(self) -> Array:
-        """One minus the confidence, with all its digits."""
+        """One minus the confidence, without cancellation."""
         return self._of_top(self.rest * self.peak_probability, self.peak_probability)
 
     def _of_top(self, if_largest: Array, if_not: Array) -> Array:
-        """A number of each row by whether what is claimed of it has the largest logit: only a claim may not have it."""
+        """Choose a number per row by whether the claim has the largest logit, which is always so except for claims."""
         if not self.batch.is_claim:
             return if_largest
         logits = self.batch.logits
@@ -183,7 +183,7 @@ class Predictions:
 
     @property
     def brier(self) -> Array:
-        """The squared distance between probabilities and truth, summed over classes; of a claim that of its one number."""
+        """The squared distance between probabilities and truth, summed over classes; for claims, of their one number."""
         if self.batch.is_claim:
             return self.batch.xp.where(self.right, self.doubt, self.top_probability) ** 2
         xp, squares = self.batch.xp, self.squares  # first: one call of the kernel gives all that is needed here
@@ -303,12 +303,12 @@ class Predictions:
 
     @cached_property
     def top_claims(self) -> BinnedClaims:
-        """What is claimed of the predicted class of each row, in bins."""
+        """The confidence of the predicted class of each row, in bins."""
         return self.bin_claims(self.edges)
 
     @cached_property
     def positive_claims(self) -> BinnedClaims:
-        """What is claimed of the second of two classes, in bins."""
+        """The probability of the second of two classes, in bins."""
         return self.bin_claims(POSITIVE_EDGES, "positive")
 
     def unbinned_claims(self, of: Of) -> UnbinnedClaims:
@@ -336,7 +336,7 @@ def sums_for_scores(batch: Batch, betas: Sequence[float]) -> PowerSums:
 def predictions_after(
     maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch, *, counts: bool = False, zero: float | None = None
 ) -> Iterator[Predictions]:
-    """The predictions for a batch after each of several maps, one at a time; all that are temperatures take one kernel call.
+    """The predictions for a batch after each of several maps, one at a time; one kernel call serves all temperatures.
 
     ``zero`` replaces probabilities of 0 in losses, see `Predictions`.
     """
@@ -349,12 +349,12 @@ def predictions_after(
 
 
 def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
-    """The β of those maps that are temperatures."""
+    """The β of all maps that are temperatures."""
     return [1 / temperature for map_ in maps if (temperature := temperature_of(map_)) is not None]
 
 
 def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
-    """A batch, and the β whose distribution of it is that after calibration."""
+    """A batch, and the β that gives its calibrated distribution."""
     if isinstance(map_, Floored):
         batch, map_ = batch.raised_to(map_.floor), map_.inner
     temperature = temperature_of(map_)

@@ -1,4 +1,4 @@
-"""Sums per bin of confidence: what reliability diagrams and calibration errors are made of.
+"""Sums per bin of confidence, for reliability diagrams and calibration errors.
 
 A *claim* is a probability together with whether it came true. The model makes one claim per row (`of="top"`: its predicted
 class is right; `of="positive"`: class 1 is true) or one per row and class (`of="classwise"`). Claims fall into bins; a bin
@@ -40,7 +40,7 @@ _MOST_BINS = 100_000
 def _same_edges(mine: HostArray, theirs: HostArray) -> HostArray:
     """The edges of bins that can be added."""
     if not np.array_equal(mine, theirs):
-        raise MergeError("Bins add only if their edges are the same. Tally both over one set of edges.")
+        raise MergeError("Bins add only if their edges are the same. Compute both with the same edges.")
     return mine
 
 
@@ -172,7 +172,7 @@ class BinnedClaims:
 
     @property
     def bins(self) -> Bins:
-        """What a reliability curve is made of."""
+        """The sums for a reliability curve."""
         w, true = self.weights, np.flatnonzero(self.true)
         weight, claimed, squares = (self.sums_per_bin(values) for values in (w, w * self.claimed, w**2))
         # Most claims of a table of classes are false.
@@ -182,18 +182,18 @@ class BinnedClaims:
 
     @cached_property
     def misses(self) -> HostArray:
-        """What is claimed of each row minus whether it came true, where there is one claim per row."""
+        """Claim minus outcome of each row, if there is one claim per row."""
         return self.claimed[:, 0] - self.true[:, 0]
 
     @cached_property
     def units(self) -> HostArray:
-        """What a squared number of each row counts with, where rows are independent."""
+        """The weight of a squared number of each row, for independent rows."""
         weights = self.weights[:, 0]
         return weights if self.counts else weights**2
 
     @cached_property
     def sums(self) -> "BinSums":
-        """Sums per bin of what is claimed, and how they vary, where there is one claim per row."""
+        """Sums of claims per bin, and how they vary, if there is one claim per row."""
         c, weights, crossed = self.claimed[:, 0], self.weights[:, 0], self.units * self.misses
         rows = (crossed * self.misses, crossed, self.units * (c * (1 - c)))
         products, crossed, nulls = (self.sums_per_bin(values[:, None])[0] for values in rows)
@@ -207,7 +207,7 @@ class BinnedClaims:
 
 @dataclass(frozen=True)
 class BinSums(Sum):
-    """Sums per bin of confidence and how they vary; those of other rows add.
+    """Sums per bin of confidence and how they vary; ``+`` adds other rows.
 
     Attributes
     ----------
@@ -276,7 +276,7 @@ class UnbinnedClaims(Sum):
     weights: tuple[HostArray, ...]
 
     def edges(self, n_bins: int) -> HostArray:
-        """Equal weights: each inner edge is the claim at which the bins below it have their share."""
+        """Edges for equal weights: below each inner edge lies the share of its bins."""
         claimed, weights = np.concatenate(self.parts), np.concatenate(self.weights)
         return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])
 
@@ -302,7 +302,7 @@ def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> 
 
 
 def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
-    """Weights in units of the smallest one, and whether all are whole, as numbers of copies are."""
+    """Weights in units of the smallest one, and whether all are whole, like numbers of copies."""
     ratios: HostArray = weights / weights[weights > 1e-15 * weights.max()].min()  # smaller ones do not matter
     rest = np.rint(ratios)
     rest -= ratios
@@ -312,13 +312,13 @@ def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
 
 
 def check_bins(n_bins: Any, strategy: Any) -> None:
-    """Refuse bins that cannot be made."""
+    """Refuse impossible bins."""
     whole("n_bins", n_bins, 1, _MOST_BINS)
     one_of("strategy", strategy, Strategy)
 
 
 def check_claim(data: Rows, of: Any, names_of: Any = Of) -> None:
-    """Refuse claims that are none of some names, or that the data do not make."""
+    """Refuse unknown kinds of claims, and kinds that the data do not support."""
     one_of("of", of, names_of)
     if of == "positive" and data.n_classes != 2:
         raise InputError("of", f"not be 'positive' for {data.n_classes} classes: only a binary problem has a positive class")

@@ -75,7 +75,7 @@ def resampled_sums(data: Rows, columns: Columns, draws: HostArray, *, seed: int,
 
 
 class ResampledRows(Rows):
-    """One resample as rows of their own: each row, or each cluster with all of its rows, as often as it was drawn.
+    """One resample as rows: each row, or each cluster with all of its rows, as often as it was drawn.
 
     Copies of a cluster are different clusters. The resample is the one with the same number in `resampled_sums`.
     """

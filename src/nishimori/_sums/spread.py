@@ -1,4 +1,4 @@
-"""How much weighted means of several numbers per row vary from sample to sample: sums of squares around the means, that add.
+"""The sampling spread of weighted means of several numbers per row: sums of squares around the means, which support ``+``.
 
 A weighted mean m = Σws/Σw has the variance Σ(w(s - m))²/(Σw)², a sum over units that are independent: rows by default, or
 clusters of rows. Where a weight of w stands for w independent rows, the numerator is Σw(s - m)². Squares are kept around the
@@ -116,13 +116,13 @@ def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | Clu
 
 
 def unit_weights(batch: Batch, *, counts: bool) -> HostArray:
-    """What a squared number of each row counts with, where rows are independent."""
+    """The weight of a squared number of each row, for independent rows."""
     weights = arrays.on_host(batch.weights)
     return weights if counts else weights**2
 
 
 def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray]) -> HostArray:
-    """The sums of products of gaps, (n, m) for each batch, over what is independent in the data, rows or clusters; one pass.
+    """The sums of products of gaps, (n, m) for each batch, over independent units, rows or clusters; one pass.
 
     Of independent rows it gives Σu·g_a·g_b, where u = w² or, if weights are counts, u = w.
     """

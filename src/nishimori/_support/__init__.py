@@ -1,1 +1,1 @@
-"""What every stage uses and none is about: numbers, arrays of any library, disk, progress, optional packages, warnings."""
+"""Helpers for every stage: numbers, arrays of any library, disk, progress, optional packages, warnings."""

@@ -126,7 +126,7 @@ def _has_double(x: Array) -> bool:
 
 
 def flushes(x: Array) -> bool:
-    """Whether the library of ``x`` takes numbers below the smallest normal one for zero."""
+    """Whether the library of ``x`` flushes subnormal numbers to zero."""
     return bool(array_api_compat.is_jax_array(x))
 
 
@@ -141,7 +141,7 @@ def in_double(x: Array) -> Array:
 
 
 def minus_in_double(x: Array, by_row: Array) -> Array:
-    """``x`` minus a number per row, as `in_double` gives both; NumPy does it without a table in between."""
+    """``x`` minus a number per row, both converted by `in_double`; NumPy needs no intermediate table."""
     if isinstance(x, np.ndarray):
         return np.subtract(x, by_row[:, None], dtype=np.float64)
     return in_double(x) - in_double(by_row)[:, None]
@@ -222,7 +222,7 @@ def are_ones(weights: Array) -> bool:
 
 
 def rows_at(x: Array, index: Array) -> Array:
-    """The rows of ``x`` whose numbers are in ``index``, which is a NumPy array or lies beside ``x``."""
+    """The rows of ``x`` with the numbers in ``index``, which is a NumPy array or on the device of ``x``."""
     if len(x.shape) > 2:  # NumPy's or PyTorch's
         return x[tuple(on_device_of(axis_index, x) for axis_index in np.unravel_index(on_host(index), x.shape[:-1]))]
     if isinstance(x, np.ndarray):
@@ -231,7 +231,7 @@ def rows_at(x: Array, index: Array) -> Array:
 
 
 def merge_leading(x: Array) -> Array:
-    """``x`` with all dimensions before the last as one, unless that would take a copy of an array of NumPy or PyTorch."""
+    """``x`` with all dimensions before the last merged, unless that would copy an array of NumPy or PyTorch."""
     if isinstance(x, np.ndarray) or array_api_compat.is_torch_array(x):
         strides = x.strides if isinstance(x, np.ndarray) else x.stride()
         # A dimension of length 1 has any stride.
@@ -242,7 +242,7 @@ def merge_leading(x: Array) -> Array:
 
 
 def rows_between(x: Array, start: int, stop: int) -> Array:
-    """Consecutive rows of ``x``, whose rows are all its positions before the last dimension; no others are copied."""
+    """Consecutive rows of ``x``, where each position before the last dimension is a row; only these are copied."""
     if len(x.shape) < 3:
         return x[start:stop, ...]
     inner = prod(x.shape[1:-1])
@@ -300,12 +300,12 @@ def row_mean(x: Array) -> Array:
 
 
 def transposed(x: Array) -> Array:
-    """A table with rows and columns exchanged; NumPy's is a copy in which each new row lies in one piece."""
+    """The transposed table; for NumPy, a copy with contiguous rows."""
     return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else namespace(x).permute_dims(x, (1, 0))
 
 
 def is_within(x: Array, largest: float) -> bool:
-    """Whether all absolute values are at most ``largest``; not so if one is NaN."""
+    """Whether all absolute values are at most ``largest``; False if one is NaN."""
     if isinstance(x, np.ndarray):
         return float(x.min()) >= -largest and float(x.max()) <= largest
     xp = namespace(x)
@@ -338,7 +338,7 @@ def shared_numpy_view(x: Array) -> Array:
 
 @lru_cache(maxsize=2)
 def half_values(name: str) -> HostArray:
-    """What each of the 65,536 patterns of bits stands for, in float64; ``name`` is that of the dtype."""
+    """The value of each of the 65,536 bit patterns, in float64; ``name`` is the name of the dtype."""
     bits = np.arange(2**16, dtype=np.uint16)
     values: HostArray = bits.view(np.float16) if name == "float16" else in_single(bits.view(_BFLOAT16))
     with np.errstate(invalid="ignore"):  # some kinds of NaN are reported when they are converted
@@ -383,5 +383,5 @@ def is_array(x: Any) -> bool:
 
 
 def is_lazy(x: Any) -> bool:
-    """Whether ``x`` is an array of Dask: chunks that are computed when they are asked for, perhaps on other machines."""
+    """Whether ``x`` is a Dask array: chunks that are computed on demand, perhaps on other machines."""
     return bool(array_api_compat.is_dask_array(x))

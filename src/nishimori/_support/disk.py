@@ -1,4 +1,4 @@
-"""Checks of files to read, and new files that are complete or not there.
+"""Checks of files to read, and new files that are either complete or absent.
 
 A new file is written under a temporary name in the folder of its target, and gets its own name when it is complete. The name
 appears in one step, so that readers see the old file or the new one, and never a part. The file is not forced to the disk
@@ -23,9 +23,9 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_folder(folder: Path, *, for_: str) -> None:
-    """Refuse a file in place of a folder, which need not exist yet; ``for_`` says what needs it, as in "the demo needs"."""
+    """Refuse a file in place of a folder, which need not exist yet; ``for_`` says who needs it, as in "the demo needs"."""
     if os.path.lexists(folder) and not folder.is_dir():
-        raise InputError(f"{folder} is a file, and {for_} a folder. Choose another name.")
+        raise InputError(f"{folder} is a file, but {for_} a folder. Choose another name.")
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
@@ -72,7 +72,7 @@ def new_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]
 
 
 def _unused_name(target: Path) -> Path:
-    """A name that cannot be guessed. It does not contain the target's name, which may be as long as names can be."""
+    """A name that cannot be guessed. It does not contain the target's name, which may already have the maximal length."""
     ending = "".join(target.suffixes[-2:]).lower()  # two, as in .csv.gz
     return target.with_name(f".nishimori-{secrets.token_hex(8)}{ending if len(ending) <= 20 else ''}")
 
@@ -130,7 +130,7 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 
 def _name_target(error: Exception, temporary: Path, target: Path) -> None:
-    """Let the error speak of the target, and say that the disk is full if that is why the writer failed."""
+    """Make the error name the target, and say that the disk is full if that is the cause."""
     if isinstance(error, OSError) and error.errno is not None:
         if error.errno in _NO_SPACE and error.filename is None:
             raise OSError(error.errno, os.strerror(error.errno), str(target)) from None
@@ -143,12 +143,12 @@ def _name_target(error: Exception, temporary: Path, target: Path) -> None:
 
 
 def _replace_name(part: Any, temporary: Path, target: Path) -> Any:
-    """A part of an error, which names the target if it is a text that names the temporary file."""
+    """A part of an error, with the target's name in place of the temporary file's."""
     return part.replace(str(temporary), str(target)) if isinstance(part, str) else part
 
 
 def _refuse_full_disk(error: Exception, temporary: Path, target: Path) -> None:
-    """NumPy, PyTorch and safetensors raise errors of their own when the disk is full."""
+    """Whether the disk is full, for which NumPy, PyTorch and safetensors raise their own errors."""
     for number in _NO_SPACE:
         if os.strerror(number) in str(error):
             raise OSError(number, os.strerror(number), str(target)) from None
@@ -161,7 +161,7 @@ def _refuse_full_disk(error: Exception, temporary: Path, target: Path) -> None:
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
-    """``path``, if it is a file; else an error. It is not opened, because a pipe without a writer would wait for ever."""
+    """``path``, if it is a file; else an error. It is not opened, because a pipe without a writer would block forever."""
     source = Path(path)
     if source.is_dir():
         raise IsADirectoryError(f"{source} is a folder. Name a file in it.")

@@ -1,4 +1,4 @@
-"""What a result shows of itself: a title, tables and notes, as plain text for terminals and as HTML for notebooks.
+"""The display of a result: a title, tables and notes, as plain text for terminals and as HTML for notebooks.
 
 Every result of the library is a `Displayed`: it says once what it shows, and ``print``, ``to_text`` and notebooks follow.
 """
@@ -85,7 +85,7 @@ class Displayed(ABC):
     @property
     @abstractmethod
     def _display(self) -> Display:
-        """What is shown."""
+        """The display."""
 
     def to_text(self) -> str:
         """The tables and notes as plain text, 80 columns wide."""
@@ -103,7 +103,7 @@ class Displayed(ABC):
 
 
 class NamedEntries(Displayed, Generic[E]):
-    """A result of several entries with names: ``result[name]`` is one of them, and iteration gives all in their order."""
+    """A result with named entries: ``result[name]`` is one entry, and iteration gives all in order."""
 
     @property
     @abstractmethod
@@ -146,7 +146,7 @@ class NamedEntries(Displayed, Generic[E]):
 
 
 def short_repr(result: Any, **fields: Any) -> str:
-    """The class of a result and some of its values, numbers to four digits; what is None is left out."""
+    """The class of a result and some of its values, numbers to four digits, without values that are None."""
     shown = (f"{name}={_short(value)}" for name, value in fields.items() if value is not None)
     return f"{type(result).__name__}({', '.join(shown)})"
 
@@ -156,7 +156,7 @@ def _short(value: Any) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number of things, such as "1 sample" and "10,000 samples"."""
+    """A number with its noun, such as "1 sample" and "10,000 samples"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

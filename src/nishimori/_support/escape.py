@@ -81,7 +81,7 @@ _PLAIN = {
 }
 
 PLAIN = "nishimori.plain"
-"""The name of the error handler of encodings that writes signs and letters in plainer ones; see `encodable`."""
+"""The name of the encoding error handler that replaces signs and letters by plainer ones; see `encodable`."""
 
 # What XML 1.0 does not allow, besides what `printable` escapes.
 _NOT_XML = re.compile("[\ufffe\uffff]")
@@ -98,14 +98,14 @@ def encodable(text: str, encoding: str | None) -> str:
 
 
 def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
-    """What stands for the characters that cannot be encoded, and where to go on."""
+    """The replacement for characters that cannot be encoded, and the position to continue at."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain_letter, error.object[error.start : error.end])), error.end
 
 
 def _plain_letter(letter: str) -> str:
-    """A sign in other signs, or a letter without accents."""
+    """A plainer form of a sign, or a letter without accents."""
     parts = "".join(_PLAIN.get(part, part) for part in unicodedata.normalize("NFKD", _PLAIN.get(letter, letter)))
     return "".join(filter(str.isascii, parts)) or ("" if unicodedata.combining(letter) else "?")
 
@@ -152,7 +152,7 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_code(text: str, language: str) -> str:
-    """A block of code, which ends after the text whatever is in it."""
+    """A block of code that no text can end early."""
     fence = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
     return f"{fence}{language}\n{text}\n{fence}"
 

@@ -1,4 +1,4 @@
-"""How numbers are written for people: significant digits follow from the standard error.
+"""Write numbers for people: significant digits follow from the standard error.
 
 Every text of the library that shows a number (results, the shell, reports, pictures) takes it from here, so that the same
 number reads the same everywhere. A minus sign is the real one, "−".
@@ -43,7 +43,7 @@ def count(number: float) -> str:
 
 
 def number_text(value: float, digits: int = 4) -> str:
-    """A number whose error is not known, to some significant digits: "0.5377", "1.2e-9", "0", "infinite"."""
+    """A number without a known error, to some significant digits: "0.5377", "1.2e-9", "0", "infinite"."""
     if not isfinite(value):
         return "unknown" if isnan(value) else "infinite" if value > 0 else "−infinite"
     if value == 0:
@@ -77,7 +77,7 @@ def value_with_error(value: float, error: float | None, *, signed: bool = False)
 
 
 def percent(share: float, decimals: int = 2) -> str:
-    """A share whose error is not known, in percent; one that is not 0 or 1 never reads as if it was."""
+    """A share without a known error, in percent; only exact 0 and 1 are shown as 0 and 100 %."""
     if not isfinite(share):
         return number_text(share)
     least = 10.0**-decimals
@@ -96,7 +96,7 @@ def percent_with_error(share: float, error: float | None) -> str:
 
 
 def points_with_error(gap: float, error: float | None) -> str:
-    """A difference of shares in percentage points with its sign and its standard error, such as "+6.87 ± 0.32"."""
+    """A difference between shares in percentage points, with sign and standard error, such as "+6.87 ± 0.32"."""
     if not isfinite(gap):
         return number_text(gap)
     if error is None or not _is_error(gap, error) or error < _UNSEEN:
@@ -116,7 +116,7 @@ def interval_text(low: float, high: float, error: float | None) -> str:
 
 
 def two_decimals(value: float) -> str:
-    """A number of percent or points whose error is written elsewhere, such as in an interval."""
+    """A number in percent or points with its error shown elsewhere, such as in an interval."""
     return _with_minus(f"{value:z.2f}") if isfinite(value) else number_text(value)
 
 
@@ -146,7 +146,7 @@ def decimals_of(error: float) -> int:
 
 
 def _is_error(value: float, error: float | None) -> bool:
-    """Whether an error is known and says something."""
+    """Whether an error is known and informative."""
     return error is not None and isfinite(error) and error > _ROUNDING * abs(value)
 
 

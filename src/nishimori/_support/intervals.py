@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 def normal_quantile(level: float) -> float:
-    """How many standard errors to each side an interval of this level reaches, if errors are normal; `level` is checked."""
+    """The half-width of a normal interval of this level, in standard errors; `level` is checked."""
     level = between("level", level, 0, 1)
     return NormalDist().inv_cdf((1 + level) / 2) if level < 1 else inf
 
@@ -32,20 +32,20 @@ def two_sided(statistic: float) -> float:
 
 
 def interval_around(value: float, error: float, level: float) -> Interval:
-    """The interval of a number whose error is normal."""
+    """The interval of a number with a normal error."""
     reach = normal_quantile(level) * error if error > 0 else 0.0
     return Interval(value - reach, value + reach)
 
 
 def interval_in_ratio(value: float, error: float, level: float) -> Interval:
-    """The interval of a positive number whose logarithm has a normal error; ``error`` is the standard error of the number."""
+    """The interval of a positive number with a normal error of its logarithm; ``error`` is the number's standard error."""
     reach = normal_quantile(level) * error / value
     factor = exp(reach) if reach < _LARGEST_REACH else inf
     return Interval(value / factor, value * factor)
 
 
 def number_behind(share: float, variance: float, squares: float) -> float:
-    """How many samples of weight 1 would give a share this variance; ``squares`` is Σw²/(Σw)².
+    """The effective number of samples for the variance of a share; ``squares`` is Σw²/(Σw)².
 
     If all answers are alike, the variance is only rounding, and there are as many samples as have these weights.
     """

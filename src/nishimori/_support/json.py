@@ -1,4 +1,4 @@
-"""JSON that anybody may have written: every fault is an error of one line, and takes neither much time nor memory.
+"""Read untrusted JSON: every fault is a one-line error, found with little time and memory.
 
 What a file must hold is a table, a `Shape`, which `check_shape` compares with what it holds.
 """
@@ -28,11 +28,11 @@ _DEEP = "it is nested too deeply"
 
 
 class JsonError(Exception):
-    """Why a text is not JSON that can be used; callers say what it should have been, and what to do."""
+    """Why a text is not usable JSON; callers add what was expected, and what to do."""
 
 
 def read_json(path: Path) -> Any:
-    """The content of a file, whose structure is still to be checked."""
+    """The content of a file; its structure must still be checked."""
     size = existing_file(path).stat().st_size
     if size > _LARGEST:
         raise JsonError(f"it has {size:,} bytes, more than the {_LARGEST:,} that are read")
@@ -59,7 +59,7 @@ def parse_json(text: str) -> Any:
 
 
 def _refuse_deep(content: Any) -> None:
-    """Refuse what a recursive function could not walk through."""
+    """Refuse nesting that is too deep for recursive functions."""
     level = [content]
     for _ in range(_DEEPEST):
         inside = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
@@ -88,13 +88,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def shape_error(place: str, wanted: str, value: Any) -> JsonError:
-    """The error that a value is not what it must be; ``place`` is where it is, such as ``slider.places[1].temperature``."""
+    """The error for a wrong value; ``place`` says where it is, such as ``slider.places[1].temperature``."""
     return JsonError(f"{place} must be {wanted}, got {brief(value)}")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be, in words and as a test of it; ``entries`` is the shape of all entries of a list."""
+    """A requirement on a value, in words and as a test; ``entries`` is the shape of all entries of a list."""
 
     wanted: str
     is_right: Callable[[Any], bool]
@@ -106,7 +106,7 @@ _MISSING: Any = object()
 
 @dataclass(frozen=True)
 class Maybe:
-    """The shape of a value whose key may be missing; ``default`` stands for it then, and without one it stays missing."""
+    """The shape of a value with an optional key; ``default`` replaces a missing value, which otherwise stays missing."""
 
     shape: Any
     default: Any = _MISSING
@@ -118,7 +118,7 @@ that returns its shape."""
 
 
 def check_shape(value: Any, shape: Shape, place: str = "", depth: int = 0) -> Any:
-    """Refuse a value of another shape, and give it with the defaults of missing keys.
+    """Refuse a value of another shape; return it with defaults for missing keys.
 
     Keys that a dictionary has besides may hold any JSON.
     """

@@ -1,4 +1,4 @@
-"""Names of a module that are imported when they are first used, and written once: in the stub beside it.
+"""Import a module's names when they are first used; the names are written once, in the module's stub.
 
 Type checkers and editors read the stub anyway. Each of its lines is ``from place import name as name``. This module runs when
 nishimori is imported, before the shell can end quietly on Ctrl-C, so it imports next to nothing.

@@ -1,4 +1,4 @@
-"""Checks of numbers and words that users pass: a whole number, a temperature, an array of real numbers, one of some words.
+"""Check numbers and words that users pass: a whole number, a temperature, an array of real numbers, one of some words.
 
 Each check returns the number in the type that the library computes with, or the array, or raises an `InputError` that names the
 argument.
@@ -28,7 +28,7 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None, *, which_is: str = "") -> int:
-    """``value`` as an int, if it is a whole number from ``least`` to ``most``, ``which_is`` what the message says."""
+    """``value`` as an int, if it is a whole number from ``least`` to ``most``; ``which_is`` adds an explanation."""
     if not is_whole(value) or value < least or (most is not None and value > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}" + (which_is and f", {which_is}")
         raise InputError(name, f"be a whole number {wanted}", got=repr(value))
@@ -82,7 +82,7 @@ def one_of(name: str, value: T, words: Any) -> T:
 
 
 def numeric(x: Any, name: str) -> Array:
-    """``x`` as an array of real numbers, or an error that says what else it is."""
+    """``x`` as an array of real numbers; otherwise an error that says what it is."""
     if type(x) is not np.ndarray:  # the commonest case, for which each check would count
         _refuse_no_array(x, name)
     try:

@@ -1,4 +1,4 @@
-"""Packages that nishimori can use but does not install, and what they add to it."""
+"""Optional packages: import them, and find what they add to nishimori."""
 
 import importlib
 import importlib.metadata
@@ -25,7 +25,7 @@ def require(module: str, *, extra: str, for_: str, distribution: str = "nishimor
 
 @lru_cache(maxsize=16)
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """What installed packages add to a group.
+    """The entry points of installed packages in a group.
 
     All packages are looked through once per process, which takes longer than to fit a temperature.
     """
@@ -33,7 +33,7 @@ def entry_points(group: str) -> tuple[EntryPoint, ...]:
 
 
 def load_entry_point(point: EntryPoint, what: str) -> Any:
-    """What an installed package adds under a name; ``what`` it should be, for the error if it cannot be imported."""
+    """Import an entry point; ``what`` describes it in the error if that fails."""
     try:
         return point.load()
     except Exception as error:  # whatever the package does when it is imported
@@ -44,7 +44,7 @@ def load_entry_point(point: EntryPoint, what: str) -> Any:
 
 
 def import_object(path: str) -> Any:
-    """What ``package.module:Name`` names; refuses what cannot be imported."""
+    """The object that ``package.module:Name`` names; refuses names that cannot be imported."""
     module, _, name = path.partition(":")
     try:
         target = importlib.import_module(module)

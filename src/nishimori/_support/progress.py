@@ -1,4 +1,4 @@
-"""How far a long piece of work has come: one callable inside, one bar outside.
+"""Progress of long work: the library calls one function, and the user sees one bar.
 
 Inside the library, work that can take long is given a `Report` and calls it with what is being done, how much of it is done,
 and how much there is (None if that is not known). If less is done than before, another pass has begun. Public functions have a
@@ -65,7 +65,7 @@ def silent(what: str, done: int, total: int | None) -> None:
 
 @contextmanager
 def show_progress(progress: bool | None) -> Iterator[Report]:
-    """A report that draws a bar, which disappears when the work is done or fails; a block inside another one has its bar."""
+    """A report that draws a bar, which disappears when the work is done or fails; inner blocks use the bar of the outer one."""
     if progress is not None and not isinstance(progress, bool):
         raise InputError("progress", "be None, True or False", got=repr(progress))
     if progress is False:
@@ -85,13 +85,13 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
 
 
 def begin_step(what: str) -> None:
-    """Name on the bar, if one is drawn, what is done from now on."""
+    """Name the next step on the bar, if one is drawn."""
     if isinstance(drawn := _outer.get(), _Bar):
         drawn.begin(what)
 
 
 class _Bar:
-    """What is done at the moment; calling it is a report."""
+    """The current step; calling it reports progress."""
 
     def __init__(self, progress: "Progress") -> None:
         self._progress, self._id = progress, progress.add_task("", total=None, visible=False, numbers="")
@@ -100,12 +100,12 @@ class _Bar:
         self._step, self._begun, self._was_brief = "", monotonic(), False
 
     def begin(self, step: str) -> None:
-        """Name what is done from now on, in place of its passes."""
+        """Name the next step, in place of its passes."""
         self._step, self._task.total = printable(step), None
         self._progress.update(self._id, description=self._step, numbers="", visible=True)
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Report how far a pass has come."""
+        """Report the progress of a pass."""
         now, text = monotonic(), printable(what)
         if done < self._task.completed or total != self._total:  # another pass
             self._was_brief = self._task.completed > 0 and now - self._begun < _BRIEF
@@ -124,7 +124,7 @@ class _Bar:
 
 
 def _progress_on(console: "Console") -> "Progress":
-    """What draws the bar, which disappears at the end."""
+    """The object that draws the bar, which disappears at the end."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
 
@@ -150,7 +150,7 @@ def _lines() -> Report:
 
 
 def print_line(text: str, *, label: str = "", style: str = "") -> None:
-    """Print a line on standard error; work goes on if it cannot be written, as if the reader has ended or the disk is full."""
+    """Print a line on standard error; work continues if this fails, for example if the reader has ended."""
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 

@@ -97,12 +97,12 @@ class Tabular:
 
 
 def text_width(text: str) -> int:
-    """How many columns of a terminal a text takes: two for wide letters, none for marks on the letter before."""
+    """The width of a text in terminal columns: two for wide letters, none for marks on the letter before."""
     return sum(_letter_width(letter) for letter in text)
 
 
 def shortened(text: str, width: int) -> str:
-    """A text that is not wider, with its beginning and its end."""
+    """A text shortened to a width, with its beginning and its end."""
     if text_width(text) <= width:
         return text
     begin, end = _beginning(text, width // 2), _beginning(text[::-1], width - 1 - width // 2)[::-1]
@@ -110,7 +110,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: float, indent: str = "") -> list[str]:
-    """A text in lines that are not wider, of which those after the first are indented.
+    """A text in lines of at most this width; lines after the first are indented.
 
     Lines are broken between words, but not in "T = 1.5" and "2 %"; a word is broken only if it is wider than a line.
     """
@@ -138,7 +138,7 @@ def _letter_width(letter: str) -> int:
 
 
 def _beginning(text: str, width: int) -> str:
-    """The first letters of a text that fit."""
+    """The beginning of a text that fits."""
     taken = 0
     for place, letter in enumerate(text):
         taken += _letter_width(letter)
@@ -152,7 +152,7 @@ def _widest(cells: Sequence[str]) -> int:
 
 
 def _column_width(column: Sequence[str]) -> int:
-    """The width of a column whose header is broken between words."""
+    """The width of a column, with a header broken between words."""
     header, *cells = column
     return max(_widest(cells), _widest(header.split()))
 

@@ -25,7 +25,7 @@ def notice(message: str, category: type[Warning]) -> None:
 
 @contextmanager
 def collect_notices() -> Iterator[list[Notice]]:
-    """All notices inside, which are not shown: one warning can speak of many fits.
+    """Collect all notices inside the block and do not show them: one warning can then describe many fits.
 
     Unlike `warnings.catch_warnings`, it changes nothing for other threads.
     """

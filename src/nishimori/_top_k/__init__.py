@@ -1,1 +1,1 @@
-"""Rows of which only the most probable classes are listed."""
+"""Rows that list only the most probable classes."""

@@ -1,4 +1,4 @@
-"""What `_evaluation` asks, answered from top-k log-probabilities: metrics that do not depend on what is not listed."""
+"""The functions of `_evaluation` for top-k log-probabilities: metrics that do not depend on unlisted classes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,18 +14,18 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-_UNLISTED = "the probabilities that are not listed are not known. Pass all logits."
+_UNLISTED = "the probabilities of unlisted classes are not known. Pass all logits."
 
 
 @can_measure.register(TopKRows)
 def _(data: TopKRows, metric: Metric) -> bool:  # noqa: ARG001
-    """Say that all metrics are told: those that depend on what is not listed have a reason in place of a value."""
+    """Return True: metrics that depend on unlisted classes have a reason in place of a value."""
     return True
 
 
 @scorecards.register(TopKRows)
 def _(data: TopKRows, maps: Sequence[Map], **how: Any) -> list[Scorecard]:
-    """The scorecards of the model as it is, without what depends on the tail."""
+    """The scorecards of the uncalibrated model, without metrics that depend on the tail."""
     if any(map_ != Temperature(1.0) for map_ in maps):
         raise InputError(
             "`temperature` and `calibrator` must be left out for top-k log-probabilities: metrics at other temperatures depend "
@@ -44,12 +44,12 @@ def _(data: TopKRows, maps: Sequence[Map], **how: Any) -> list[Scorecard]:
 
 
 def _or_why_not(estimate: Estimate, why: Mapping[str, str]) -> Estimate:
-    """An estimate, or a reason in its place if it needs more than is known; ``why`` has it by what metrics need."""
+    """An estimate, or the reason why it is not known; ``why`` has reasons by what metrics need."""
     reason = why.get(estimate.metric.needs)
     return estimate if reason is None else Estimate(estimate.metric, nan, None, reason)
 
 
 @names_for.register(TopKRows)
 def _(data: TopKRows) -> tuple[str, ...]:  # noqa: ARG001
-    """Name none: they need all logits."""
+    """Return no methods: they need all logits."""
     return ()

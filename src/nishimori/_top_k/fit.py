@@ -1,4 +1,4 @@
-"""What `_fit` asks, answered from top-k log-probabilities: bounds on temperatures, and a number where they are close enough.
+"""The functions of `_fit` for top-k log-probabilities: bounds on temperatures, and a number if these are close enough.
 
 `_top_k.unlisted_mass` proves the bounds. The root of expectation consistency lies between those of two completions, each found
 by the usual search. That of temperature scaling lies between the roots of the largest and of the smallest mean energy.
@@ -95,7 +95,7 @@ def _(
 
 @dataclass(frozen=True)
 class BoundedTemperature:
-    """What top-k log-probabilities say about the temperature of one observable.
+    """What top-k log-probabilities show about the temperature of one observable.
 
     ``bounds`` are the temperatures that the classes that are not listed leave possible; None if there is none. ``se`` is the
     standard error of the temperature: the larger of those of both completions, or the smaller one where the bounds are not
@@ -133,7 +133,7 @@ class BoundedMatch:
         return tuple(self._bounded_temperature(observable) for observable in self.observables)
 
     def warn(self) -> None:
-        """Say what makes the temperatures uncertain."""
+        """Warn if the temperatures are uncertain."""
         self.even.warn()
         self.data.warn_of_rounding()
 
@@ -189,7 +189,7 @@ class BoundedMatch:
         return exp(-_root_from(0.0, lambda x: self._energy_gap(x, 0), stride))
 
     def _energy_gap(self, x: float, which: int) -> float:
-        """The smallest or the largest mean energy minus that of the true classes, where log β is ``x``."""
+        """The smallest or the largest mean energy minus the mean energy of the true classes, at log β = ``x``."""
         return float(self.data.even.gather(partial(energy_gaps, beta=exp(x))).items[which].value)
 
     def _too_wide(self, bounds: Interval, se: float | None) -> InputError:
@@ -206,7 +206,7 @@ class BoundedMatch:
 
 
 def energy_gaps(batch: Batch, beta: float) -> Sums:
-    """The smallest and the largest mean energy at ``beta``, minus that of the true classes."""
+    """The smallest and the largest mean energy at ``beta``, minus the mean energy of the true classes."""
     assert isinstance(batch, ListedBatch)
     sums = sums_over_columns(batch, (beta,), 1)
     rest, slopes = sums.at(beta)
@@ -215,7 +215,7 @@ def energy_gaps(batch: Batch, beta: float) -> Sums:
 
 
 def _between(even: Root, concentrated: Match, position: int) -> Interval:
-    """The temperatures between those of both completions; if the second has none, there is no bound on that side."""
+    """The range between the temperatures of both completions; unbounded if the second has none."""
     at_even, other = exp(-even.x), concentrated.roots[position]
     if isinstance(other, Root):
         ends = sorted((at_even, exp(-other.x)))

@@ -1,4 +1,4 @@
-"""Rows of which only the most probable classes are known, with a tail in place of the others.
+"""Rows with known probabilities for the most probable classes only, and a tail in place of all others.
 
 The tail is taken as even, or as concentrated as it can be. Which of the two is nearer to the truth is not known, so that a
 `TopKRows` itself cannot be read. It has rows for each completion, with which fits and error bars work as with any other.
@@ -62,12 +62,12 @@ class TopKRows(Rows):
 
     @property
     def even(self) -> "Completed":
-        """The rows if what is not listed has equal probabilities."""
+        """The rows if all unlisted classes have equal probabilities."""
         return Completed(self, Tails.even_levels)
 
     @property
     def concentrated(self) -> "Completed":
-        """The rows if what is not listed is in as few classes as possible."""
+        """The rows if the unlisted mass is in as few classes as possible."""
         return Completed(self, Tails.concentrated_levels)
 
     def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
@@ -90,7 +90,7 @@ class TopKRows(Rows):
 
     @cached_property
     def n_unknown(self) -> int:
-        """How many true classes have a log-probability that is not known."""
+        """How many true classes have an unknown log-probability."""
         return sum(int((~batch.is_known).sum()) for batch in self.blocks)
 
     @cached_property
@@ -100,13 +100,13 @@ class TopKRows(Rows):
 
     @cached_property
     def rounding(self) -> float:
-        """By how much, relatively, the rounding of log-probabilities can change the weights of the classes, on average."""
+        """The mean relative change of class weights that rounding of log-probabilities can cause."""
         weights = self._weights[self._kept]
         peaks = np.concatenate([np.exp(batch.logits.max(axis=1)) for batch in self.blocks])
         return float(weights @ (self.lists.rounding(self._kept) / peaks) / weights.sum())
 
     def warn_of_rounding(self) -> None:
-        """Warn where the rounding of the log-probabilities is larger than what they leave for the tail."""
+        """Warn if the rounding of the log-probabilities is larger than the mass that they leave for the tail."""
         first = self.lists.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
         values = first[np.isfinite(first) & (first != 0)]
         steps = {decimals: values * 10.0**decimals for decimals in range(1, _MOST_DECIMALS + 1)}

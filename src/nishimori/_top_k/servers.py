@@ -1,4 +1,4 @@
-"""The top-k lists in the answers of servers of language models, as these return them in JSON.
+"""Read the top-k lists in the JSON answers of language model servers.
 
 Both formats are read from plain dictionaries. What a server has sampled is never a label: it follows the probabilities,
 whatever these are worth, so that the temperature would be the one of sampling. So the true tokens are passed beside the lists.
@@ -119,7 +119,7 @@ def from_openai(
 
 
 def _is_doubtful(own: dict[int, float], drawn: int | None, where: str) -> bool:
-    """Whether the sampled token is the least probable of its list, and so may stand there in place of the k-th token.
+    """Whether the sampled token is the least probable of its list, so that it may have replaced the k-th token.
 
     vLLM lists the sampled token first, whatever its rank, and then the most probable ones, up to the number asked for.
     """
@@ -181,7 +181,7 @@ def _number(entry: Any, where: str) -> float:
 
 
 def _consecutive(ranks: Iterable[Any]) -> int:
-    """Up to which rank all are listed; 0 where ranks are not known."""
+    """The rank up to which all tokens are listed; 0 if ranks are not known."""
     present = {rank for rank in ranks if isinstance(rank, int)}
     return next(rank for rank in range(len(present) + 1) if rank + 1 not in present)
 
@@ -189,7 +189,7 @@ def _consecutive(ranks: Iterable[Any]) -> int:
 def _listed(
     lists: list[dict[int, float]], added: list[set[int]], true: list[int], vocabulary_size: int, name: str
 ) -> LabelledLists:
-    """The lists in one table; tokens that were ``added`` to the most probable ones are known for the label only."""
+    """The lists in one table; tokens ``added`` to the most probable ones are used for the label only."""
     if not lists:
         raise InputError(name, "hold at least one list", got="none")
     label_logs, kept = np.full(len(lists), np.nan), []

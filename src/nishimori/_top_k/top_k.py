@@ -22,7 +22,7 @@ from nishimori._top_k.unlisted_mass import TailLevels, Tails
 from nishimori.errors import InputError, setting
 
 _SLACK = 1e-3
-"""By how much a probability, or a sum of probabilities, may be too large: log-probabilities are often rounded."""
+"""How much a probability, or a sum of probabilities, may exceed its limit: log-probabilities are often rounded."""
 
 _EPS = float(np.finfo(float).eps)
 
@@ -52,7 +52,7 @@ class ProbabilityBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedScores(Scores):
-    """Scores of which only some columns are known: the last dimension is shorter than the number of classes."""
+    """Scores with some columns only: the last dimension is shorter than the number of classes."""
 
     vocabulary_size: int = 0
 
@@ -63,7 +63,7 @@ class ListedScores(Scores):
 
 @dataclass(frozen=True, kw_only=True)
 class ListedBatch(Batch):
-    """Checked rows of a `TopK`: sorted log-probabilities (n, k + 1), whose last column is a true class that is not listed.
+    """Checked rows of a `TopK`: sorted log-probabilities (n, k + 1); the last column is an unlisted true class.
 
     ``labels`` say in which column the true class of each row is, and ``is_known`` whether its log-probability is known; if it
     is not, its column holds -inf. ``n_listed`` is the number of listed classes of each row. ``tails`` is what is known of the
@@ -83,7 +83,7 @@ class ListedBatch(Batch):
     has_all_classes = False
 
     def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
-        """What the classes without a column add to the power sums."""
+        """The contribution of classes without a column to the power sums."""
         drops = self.levels.logs - peaks
         sums = np.empty((len(betas), order + 1, self.n_rows))
         for i, beta in enumerate(betas):
@@ -132,7 +132,7 @@ class TopK:
     """
 
     kind: ClassVar[str] = "TopK"
-    """What messages call it, and by which `rows` finds who opens it."""
+    """The name in messages, by which `rows` also finds the function to open it."""
 
     def __init__(
         self, indices: Any, log_probabilities: Any, vocabulary_size: int, *, label_log_probabilities: Any = None
@@ -217,7 +217,7 @@ class TopK:
         return import_object(f"{_SERVERS}:from_openai")(content, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        """Refuse: the scores of the classes that are not listed are not known."""
+        """Refuse: the scores of unlisted classes are not known."""
         raise InputError(
             "X",
             "hold a score for each class",
@@ -271,7 +271,7 @@ class TopK:
         return ProbabilityBounds(np.maximum(low, 0.0).reshape(self.shape), np.minimum(high, 1.0).reshape(self.shape))
 
     def rounding(self, numbers: HostArray) -> HostArray:
-        """How far the log-probabilities of some rows may be from what they stand for, because of their dtype."""
+        """The rounding error of the log-probabilities of some rows, from their dtype."""
         logs = self.scores.array[numbers]
         # What was computed as a logit minus the logarithm of a sum has the errors of numbers of about 1 at least.
         sizes = np.maximum(np.abs(np.where(np.isfinite(logs), logs, 0)), 1).max(axis=1)
@@ -328,7 +328,7 @@ class TopK:
         return flat
 
     def _check(self) -> None:
-        """Check all rows that can be lists, and whether they are lists of the most probable classes of a full softmax."""
+        """Check that all rows can be lists of the most probable classes of a full softmax."""
         logs, indices = self.scores.array, self._indices
         is_padding = np.isnan(logs).all(axis=1) | (logs == -np.inf).all(axis=1)
         if self.k > 1:
@@ -401,7 +401,7 @@ class TopK:
         return capped
 
     def _tails(self, logs: HostArray, numbers: HostArray) -> Tails:
-        """What the listed classes leave."""
+        """The mass that the listed classes leave."""
         listed = logs > -np.inf
         total = np.exp(logs).sum(axis=1)
         self._refuse(
@@ -437,7 +437,7 @@ class TopK:
     def _with_labels(
         self, numbers: HostArray, listed: HostArray, logs: HostArray, columns: HostArray, tails: Tails
     ) -> tuple[HostArray, HostArray, Tails]:
-        """Log-probabilities of true classes that are not listed, which true classes are known, and the tails without them."""
+        """Log-probabilities of unlisted true classes, which true classes are known, and the tails without them."""
         assert self._label_logs is not None
         name, got, passed = "label_log_probabilities", "{passed:.6g}", self._label_logs[numbers]
         is_known = ~np.isnan(passed)

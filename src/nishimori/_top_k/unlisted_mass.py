@@ -1,4 +1,4 @@
-r"""What is not listed of a distribution: some number of classes with a known mass, none of them above a known probability.
+r"""The unlisted part of a distribution: some number of classes with a known mass, each below a known probability.
 
 At inverse temperature β each class weighs p^β, so everything that a temperature changes depends on the tail's power sum Σp^β,
 which its mass does not fix. Let a tail have N classes, mass m, and no probability above c.
@@ -101,7 +101,7 @@ class Tails:
 
     @property
     def _even_logs(self) -> HostArray:
-        """The logarithm of the mean probability; that of the largest where there is no tail."""
+        """The logarithm of the mean probability, or of the largest one if there is no tail."""
         present = self._present
         share = np.where(present, self.masses, 1.0) / np.where(present, self.numbers, 1.0)
         return np.where(present, np.minimum(np.log(share), self.ceilings), self.ceilings)

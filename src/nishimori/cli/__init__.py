@@ -10,7 +10,7 @@ import signal
 # Bytes of address space. On two cores the endless loop occurs between 320 and 380 MB.
 _LEAST = 2**29
 
-NO_MEMORY = "There is not enough memory. Pass a smaller file, raise the limit of memory (ulimit -v), or use a larger machine."
+NO_MEMORY = "There is not enough memory. Pass a smaller file, raise the memory limit (ulimit -v), or use a larger machine."
 """What to do when memory runs out."""
 
 # What the loader of libraries and the start of a thread say, which have no errors of their own for it.
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def leave_on_ctrl_c() -> None:
-    """From now on, end the program at once on Ctrl-C: nothing needs cleaning up yet, and modules turn an interrupt into errors.
+    """From now on, end the program at once on Ctrl-C: nothing needs cleanup yet, and imports turn an interrupt into errors.
 
     Nothing changes where it is ignored, as in background jobs, or has a handler of the caller's own.
     """
@@ -62,7 +62,7 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def _open_standard_descriptors() -> None:
-    """Open those of input, output and errors that are closed, or the first file to be written would get one of their numbers.
+    """Open standard streams that are closed; otherwise the first written file would get one of their numbers.
 
     A library that writes to standard error would then write into that file.
     """
@@ -72,7 +72,7 @@ def _open_standard_descriptors() -> None:
 
 
 def _refuse_low_limit() -> None:
-    """Give up where libraries cannot be loaded: SciPy's OpenBLAS then tries to get memory in an endless loop."""
+    """Give up if libraries cannot be loaded: SciPy's OpenBLAS would then request memory in an endless loop."""
     try:
         import resource  # noqa: PLC0415 - Windows has none
     except ModuleNotFoundError:
@@ -83,7 +83,7 @@ def _refuse_low_limit() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that led to it, means that no more memory can be had, whatever its type is."""
+    """Whether an error, or one of its causes, means that memory ran out, whatever its type."""
     import errno  # noqa: PLC0415
 
     for cause in causes_of(error):
@@ -95,7 +95,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def causes_of(error: BaseException | None, *, replaced: bool = False) -> list[BaseException]:
-    """An error and those that led to it; with ``replaced`` also those in whose place another one was raised on purpose."""
+    """An error and its causes; with ``replaced``, also errors that another one replaced on purpose."""
     chain: list[BaseException] = []
     while error is not None and error not in chain:
         chain.append(error)

@@ -28,7 +28,7 @@ GROUP = "nishimori.commands"
 
 
 class _Own(NamedTuple):
-    """Where a command of the library is, and its purpose: the first sentence of its help, which a test compares."""
+    """Where to find a command of the library, and its purpose: the first sentence of its help, which a test compares."""
 
     module: str
     function: str
@@ -51,14 +51,14 @@ OWN = {
     "methods": _Own("_methods", "methods", "List all methods, with what each does and needs."),
     "demo": _Own("_demo", "demo", "Calibrate a real network from its bundled logits."),
 }
-"""The library's own commands. The list of them is shown without NumPy, and a command runs without what only others need."""
+"""The library's own commands. The list needs no NumPy, and each command imports only what it needs."""
 
 OF_PAPER = ("theory", "paper")
 """The commands that come with nishimori-paper."""
 
 
 class OwnCommand(TyperCommand):
-    """A command whose help names arguments and options in our words, without the types that Python has for them."""
+    """A command whose help describes arguments and options in plain words, without Python's types."""
 
     def get_params(self, ctx: Any) -> Any:
         """All arguments and options, ``--help`` among them."""
@@ -66,7 +66,7 @@ class OwnCommand(TyperCommand):
 
 
 def without_types(params: Any) -> Any:
-    """Parameters of which the help shows no type: arguments have a metavar, and flags have no value."""
+    """Parameters without a type in the help: arguments have a metavar, and flags have no value."""
     for parameter in params:
         if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
             parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer calls it
@@ -74,7 +74,7 @@ def without_types(params: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """The library's own commands, then those of other packages, of which none can take the place of another."""
+    """The library's own commands, then commands of other packages, which cannot replace them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -109,7 +109,7 @@ class Commands(TyperGroup):
         return self._loaded[name]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name as lists show it: without options, unless another package adds it, which is imported now."""
+        """The command of that name for lists: without options, unless another package adds it, which is then imported."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
@@ -132,7 +132,7 @@ def app_of(function: Callable[..., None], *, name: str, epilog: str) -> typer.Ty
 
 
 def _with_common_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The function of a command with the options that all commands have, and with each `OptionGroup` as single options."""
+    """The function of a command, with the options that all commands have and with each `OptionGroup` as separate options."""
     own = signature(function).parameters
     groups = {
         name: part
@@ -236,7 +236,7 @@ def _version(
 
 
 def invoke() -> int:
-    """The exit code of the command that was typed, after it has run; wrong usage is explained."""
+    """Run the command that was typed and return its exit code; explain wrong usage."""
     try:
         return app(standalone_mode=False) or 0
     except _UsageError as error:

@@ -130,7 +130,7 @@ def apply(
 
 
 def _check_files(files: Sequence[Path], output: Path) -> None:
-    """Refuse files that cannot be read, or not together."""
+    """Refuse files that cannot be read, or cannot be read together."""
     if files == [STANDARD_INPUT]:
         if output != _STANDARD and not is_table(output):
             raise InputError(f"{output} would hold arrays, whose length must be known first. Write a table, or pass a file.")
@@ -151,7 +151,8 @@ def _as_input(file: Path, *, as_json: bool) -> Path:
         return Path("standard output.csv" if is_text(file) else "standard output.jsonl")
     name = file.name.lower().removesuffix(".gz")
     if not name.endswith((".csv", ".tsv", ".jsonl")):
-        raise InputError(f"Standard output is text, in the format of the input, and {file} is none. Name a file with --output.")
+        what = f"Standard output is text, in the format of the input, but {file} is not text"
+        raise InputError(f"{what}. Name a file with --output.")
     return Path(f"standard output{Path(name).suffix}")
 
 
@@ -162,7 +163,7 @@ def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> No
 
 
 class _ScoreBlock(NamedTuple):
-    """Scores of some rows, the block of a table that they come from, and their groups where those are asked for."""
+    """Scores of some rows, the block of a table that they come from, and their groups if needed."""
 
     scores: HostArray
     block: Block | None = None
@@ -185,7 +186,7 @@ class _Data:
         return None if self.table is None or len(self.columns) == 1 else [self.table.names[index] for index in self.columns]
 
     def count(self, report: Report) -> int:
-        """How many rows there are, which takes a reading of some files."""
+        """How many rows there are; counting requires reading some files."""
         if self.n_rows is not None:
             return self.n_rows
         n_rows = 0
@@ -251,7 +252,7 @@ def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None
 
 @dataclass(frozen=True)
 class _ApplyPlan:
-    """The columns of the output: for each its name, and the place of a column that is kept, or None and a class's place."""
+    """The columns of the output: each has a name, and the place of a kept column, or None and the place of a class."""
 
     classes: list[str]
     columns: list[tuple[str, int | None, int]]
@@ -287,7 +288,7 @@ def _plan(calibrator: FittedMethod, data: _Data, roles: Roles) -> _ApplyPlan:
     both = set(plan.kept) & set(classes)
     if both:
         raise InputError(
-            f"{data.table.path} has a column {min(both)!r} that is not a score, and a probability would get the same name. "
+            f"{data.table.path} has a column {min(both)!r} that is not a score, but a probability would get the same name. "
             "Rename the column."
         )
     return plan
@@ -297,7 +298,7 @@ Results = Iterator[tuple[HostArray, Block | None]]
 
 
 def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Results:
-    """Calibrated, block by block."""
+    """Calibrate the scores block by block."""
     done, named = 0, _files.GroupNames(calibrator.map_)
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
@@ -316,7 +317,7 @@ def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Res
 
 
 def _to_table(output: Path, results: Results, plan: _ApplyPlan, roles: Roles, *, overwrite: bool, to_standard: bool) -> int:
-    """Write a table; how many rows it has."""
+    """Write a table; return the number of its rows."""
     n_rows, text = 0, {"delimiter": roles.delimiter, "decimal": roles.decimal}
     to = sys.stdout.buffer if to_standard else None
     with new_table(output, [name for name, _, _ in plan.columns], overwrite=overwrite, to=to, **text) as table:  # type: ignore[arg-type]
@@ -328,7 +329,7 @@ def _to_table(output: Path, results: Results, plan: _ApplyPlan, roles: Roles, *,
 
 
 def _to_arrays(output: Path, results: Results, shape: tuple[int, int], *, overwrite: bool) -> int:
-    """Write an array; how many rows it has."""
+    """Write an array; return the number of its rows."""
     block, _ = next(results)
     # Only NumPy's own files can hold more than double precision.
     kind = block.dtype if block.dtype.itemsize <= 8 or output.suffix.lower() in (".npy", ".npz") else np.dtype(np.float64)

@@ -1,4 +1,4 @@
-"""A calibration as commands see it: how it is opened, whether options agree with it, and what it does, in words."""
+"""Open a calibration for a command, check options against it, and describe it in words."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ _LISTED = 12
 
 
 def calibrator_in(path: Path, prevalence: Any = None) -> FittedMethod:
-    """The calibrator of a file, for classes of these frequencies if they are given.
+    """The calibrator in a file, adjusted to these class frequencies if any are passed.
 
     That of a multilabel model is refused, because files of scores have one label per row.
     """
@@ -46,14 +46,14 @@ def calibrator_in(path: Path, prevalence: Any = None) -> FittedMethod:
 
 
 def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOptions:
-    """What options and calibration together say about scores: the input, the floor and the classes; they must not differ."""
+    """The input, floor and classes of scores, from options and calibration, which must agree."""
     floor = None if data.floor == "none" else data.floor
     if is_auto(floor):
         raise InputError(
             "floor",
             "be a number where nothing is fitted",
             got="auto: it would be tuned on the labels that it scores",
-            remedy="Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.",
+            remedy="Pass auto to nishimori fit, and the file that it writes with --calibration, or pass a number.",
         )
     if calibrator is None:
         check_input(data.meaning, floor)
@@ -71,7 +71,7 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
 
 
 def agree_with_sketch(calibrator: FittedMethod | None, sums: Sketch) -> None:
-    """Refuse a calibration of other scores, classes or columns than those of a sketch, and warn if it was fitted to them."""
+    """Refuse a calibration whose scores, classes or columns differ from the sketch's; warn if it was fitted to them."""
     classes = None if sums.classes is None else [str(label) for label in sums.classes]
     agree_with(calibrator, DataOptions(input=sums.input, floor=sums.floor, classes=classes))
     if calibrator is not None:
@@ -111,7 +111,7 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
 
 
 def verdict(calibrator: FittedMethod) -> str | None:
-    """Whether the model is too sure or not sure enough; None where one temperature does not say it."""
+    """Whether the model is overconfident or underconfident; None if no single temperature shows it."""
     temperature = calibrator.temperature_
     if temperature is None or calibrator.method_name == "none":
         return None
@@ -119,7 +119,7 @@ def verdict(calibrator: FittedMethod) -> str | None:
 
 
 def _of_curves(map_: ClassCurves) -> str:
-    """How many curves there are, of how many pieces, and their values."""
+    """The number of curves, the number of their pieces, and their values."""
     values, sizes = np.concatenate(map_.values), sorted({len(curve) for curve in map_.values})
     curves = "one curve" if len(map_.values) == 1 else f"{len(map_.values)} curves"
     number = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
@@ -128,7 +128,7 @@ def _of_curves(map_: ClassCurves) -> str:
 
 
 def _value_text(value: Any, error: Any) -> str:
-    """A parameter with its standard error; of several numbers all, or the range."""
+    """A parameter with its standard error; for several numbers, all of them or their range."""
     if isinstance(value, int | float):
         return value_with_error(value, error)
     if isinstance(value, str | Mapping):

@@ -13,8 +13,8 @@ from nishimori.cli._terminal import collect_warnings, print_result
 MethodsOption = Annotated[
     str | None,
     option(
-        "Names of methods, comma-separated, or package.module:Name; none is the model as it is. By default those that "
-        "report tries.",
+        "Names of methods, comma-separated, or package.module:Name; none is the uncalibrated model. By default the "
+        "methods that report tries.",
         "NAMES",
     ),
 ]

@@ -17,7 +17,7 @@ from nishimori.cli._terminal import as_row, note, print_json, print_tabular, pri
 from nishimori.data import Network
 
 _METHODS = {"none": "before", "adaptive": "after adaptive", "ec": "after EC", "ts": "after TS", "best": "after best"}
-"""The methods that are compared, and what the JSON calls them."""
+"""The compared methods, and their names in the JSON."""
 
 
 def _networks(incomplete: str) -> list[str]:
@@ -73,7 +73,7 @@ def demo(
 
 
 def description(network: Network) -> str:
-    """What a stored network is, in one line, as far as its file says."""
+    """A stored network in one line, as far as its file describes it."""
     words = {"parameters": "{:,} parameters", "weights": "{}", "n_train": "{:,} training images", "data": "data: {}"}
     details = (text.format(network.provenance[key]) for key, text in words.items() if key in network.provenance)
     return f"{network.name}: {'; '.join(details) or 'its file says no more'}"

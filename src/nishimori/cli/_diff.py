@@ -19,7 +19,7 @@ OldFile = Annotated[
     Path,
     argument("What was measured first: a report (.json), a sketch, a calibration, or the output of eval --json.", "OLD"),
 ]
-NewFile = Annotated[Path, argument("The same of other samples.", "NEW")]
+NewFile = Annotated[Path, argument("The same kind of file, about other samples.", "NEW")]
 FailOption = Annotated[bool, flag("End with code 3 if a metric differs significantly.", "--fail-on-difference")]
 
 EPILOG = epilog(
@@ -50,7 +50,7 @@ def diff(
 
 
 def _content(path: Path) -> Any:
-    """What a file holds that can be compared."""
+    """The part of a file that can be compared."""
     if is_sketch_file(path):
         return Sketch.load(path)
     refuse_other(path, "a report, a sketch, a calibration, or the result of eval or fit", *_READ)

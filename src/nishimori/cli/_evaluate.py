@@ -60,7 +60,7 @@ ByOption = Annotated[
     By | None,
     option(
         "Also print how far confidence is from accuracy for each predicted class (prediction), or for each of --groups "
-        "(groups), which is the default where those are named.",
+        "(groups, the default if --groups is passed).",
         "KIND",
         panel=MEASURES,
     ),
@@ -100,7 +100,8 @@ def evaluate(
     sums = _files.open_sketch(files, data, by)
     if prevalence is not None and calibration is None:
         raise InputError(
-            "prevalence", "come with --calibration: only that knows the shares of the samples that it was fitted to"
+            "prevalence",
+            "be passed together with --calibration: only a calibration knows the class shares in its own data",
         )
     calibrator = None if calibration is None else calibrator_in(calibration, prevalence)
     if plot is not None:  # before the work is done
@@ -136,7 +137,7 @@ def evaluate(
 def _open_rows(
     files: Sequence[Path], data: DataOptions, calibrator: FittedMethod | None, by: By | None
 ) -> tuple[FileRows, dict[str, Any]]:
-    """Open the rows of the files, and say what they are."""
+    """Open the rows of the files, and print which columns hold scores."""
     # The floor of a calibration is a part of it: the model as it is has none.
     rows = _files.open_files(files, data if calibrator is None else replace(data, floor=None), calibrator, by=by)
     classes = rows.class_names if data.classes is None else data.classes
@@ -146,7 +147,7 @@ def _open_rows(
 
 @dataclass(frozen=True)
 class _Results:
-    """What was measured: a card before and perhaps one after calibration, and what these differ by."""
+    """The measurements: a scorecard before calibration, perhaps one after it, and their differences."""
 
     cards: dict[str, Scorecard]
     differences: dict[str, Difference] | None = None
@@ -180,7 +181,7 @@ class _Results:
 
 
 def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
-    """Print the table for people, and what belongs to it."""
+    """Print the table for people, with its notes."""
     if caveat := results.first.caveat:
         print_text(caveat)
     print_table(results.rows(), metrics)
@@ -196,7 +197,7 @@ def _measure(
     level: float,
     measures: dict[str, Any],
 ) -> _Results:
-    """All cards, and what the second differs from the first by, from the same readings; groups take others."""
+    """All cards, and the second minus the first, from the same passes; groups take further passes."""
     floor = getattr(calibrator, "floor_", None)
     maps = _maps(calibrator, floor)
     if data.are_scores and calibrator is not None:
@@ -218,14 +219,14 @@ def _measure(
 
 
 def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> _Results:
-    """All cards; a sketch has the floor of its rows already."""
+    """All cards; a sketch already has the floor of its rows."""
     maps = _maps(calibrator, None)
     cards = scorecards(sums, list(maps.values()), **measures)
     return _Results(dict(zip(maps, cards, strict=True)), None, getattr(calibrator, "temperature_se_", None), {})
 
 
 def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
-    """The model as it is, and after calibration."""
+    """The model before and after calibration."""
     maps: dict[str, Map] = {"before": Temperature(1.0)}
     if calibrator is not None:
         maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
@@ -245,7 +246,7 @@ def _card_content(card: Scorecard, level: float) -> dict[str, Any]:
 
 
 def _change_content(differences: dict[str, Difference] | None, level: float) -> dict[str, Any] | None:
-    """What the second card differs from the first by, for machines; None if that was not measured."""
+    """The second card minus the first, for machines; None if that was not measured."""
     if differences is None:
         return None
     return {
@@ -259,7 +260,7 @@ def _limits(number: Estimate | Difference, level: float) -> list[float] | None:
 
 
 def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
-    """What the ECE is without its bias, in a sentence."""
+    """The bias-corrected ECE in a sentence."""
     parts = []
     for name, card in cards.items():
         if (corrected := card.ece_corrected) is not None:
@@ -269,7 +270,7 @@ def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
 
 
 def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
-    """Draw the reliability diagram and, where groups were asked for, a second panel with their gaps."""
+    """Draw the reliability diagram and, if groups were requested, a second panel with their gaps."""
     panels = 2 if results.by_group else 1
     figure = require("matplotlib.figure", extra="plot", for_="--plot").Figure(figsize=(4.8 * panels, 5.4), layout="constrained")
     nishimori.plot.reliability_diagram(dict(results.cards), ax=figure.add_subplot(1, panels, 1))
@@ -280,7 +281,7 @@ def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
 
 
 def _print_group_gaps(gaps_by_time: Mapping[str, GroupGaps]) -> None:
-    """Print the groups that are furthest off before and after calibration, and how far all are off on average."""
+    """Print the groups with the largest gaps before and after calibration, and the mean absolute gap."""
     for when, gaps in gaps_by_time.items():
         print_text("")
         print_text(f"Gaps {when} calibration, the worst first:")

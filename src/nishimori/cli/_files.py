@@ -1,4 +1,4 @@
-"""The files that commands are given: what they are, checked before any work is done, and opened as the options say."""
+"""The files passed to commands: find out what they are, check them before any work, and open them as options say."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ _RESULTS: dict[str, set[str]] = {
 }
 
 _MEANT = {
-    CALIBRATION: "Pass it with --calibration, or to nishimori apply; nishimori show says what it holds.",
+    CALIBRATION: "Pass it with --calibration, or to nishimori apply; nishimori show lists its contents.",
     MULTILABEL: "Use it in Python: nishimori.load.",
     SKETCH: "fit, eval, gate, compare, report, diff and merge read it in place of scores.",
     REPORT: "nishimori show and nishimori diff read it.",
@@ -73,24 +73,24 @@ FITTED_TO_PROBABILITIES = "The calibration was fitted to probabilities. If these
 def check_output(
     output: Path, endings: Sequence[str], example: str, *, overwrite: bool, argument: str = "path", read: Sequence[Path] = ()
 ) -> None:
-    """Refuse a file that cannot be written, or that is ``read``, before the work is done; ``example`` is a name for it."""
+    """Refuse an output file that cannot be written, or that is also ``read``, before any work; ``example`` suggests a name."""
     if output.is_dir():
         raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
     if (output.is_file() or not output.exists()) and not output.name.lower().endswith(tuple(endings)):
         raise InputError(argument, f"be a file that ends in {enumeration(endings, 'or')}", got=output)
     if output.is_file() and any(source.exists() and output.samefile(source) for source in read):
-        raise InputError(f"{output} is a file that is read itself. Choose another name.")
+        raise InputError(f"{output} is also an input file. Choose another name.")
     check_target(output, overwrite=overwrite)
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The files and folders that names and patterns such as ``part-*.csv`` stand for, those of a pattern by name."""
+    """The files and folders that names and patterns such as ``part-*.csv`` stand for; matches of a pattern are sorted."""
     matches: list[Path] = []
     for path in paths:
         if not path.exists() and is_pattern(str(path)):
             matched = sorted(map(Path, glob(str(path), recursive=True)))
             if not matched:
-                raise FileNotFoundError(f"There is no file that matches {path}.")
+                raise FileNotFoundError(f"No file matches {path}.")
             matches += matched
         else:
             matches.append(path)
@@ -100,13 +100,13 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
             continue
         at = path.stat()
         if (at.st_dev, at.st_ino) in places:
-            raise InputError(f"{path} is named twice, and its rows would count twice. Name each file once.")
+            raise InputError(f"{path} is named twice, so its rows would count twice. Name each file once.")
         places.add((at.st_dev, at.st_ino))
     return matches
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Refuse files that are not there or of an unknown kind; commands check this before they look at their output."""
+    """Refuse files that are missing or of an unknown kind; commands check this before they check their output."""
     for path in paths:
         if not path.name.lower().endswith(SUFFIXES):
             refuse_other(path, SCORES, SCORES)
@@ -129,7 +129,7 @@ def _are_npy(files: Sequence[Path]) -> bool:
 
 
 def open_sketch(files: Sequence[Path], data: DataOptions, by: Any = None) -> Sketch | None:
-    """The sketch that is the only file, which takes no options that say what rows are; None if all files are of rows."""
+    """The sketch, if it is the only file; refuses options that describe rows. None if all files hold rows."""
     if len(files) != 1 or not is_sketch_file(files[0]):
         if any(is_sketch_file(path) for path in files):
             raise InputError("Pass one sketch. To use several, merge them first: nishimori merge a.npz b.npz -o all.npz.")
@@ -137,8 +137,8 @@ def open_sketch(files: Sequence[Path], data: DataOptions, by: Any = None) -> Ske
         return None
     if data != DataOptions() or by is not None:
         raise InputError(
-            f"{files[0]} is a sketch, which knows what its rows are. Leave out the options that say so, such as --input and "
-            "--classes, or pass them to nishimori sketch."
+            f"{files[0]} is a sketch, which already describes its rows. Leave out options that describe rows, such as --input "
+            "and --classes, or pass them to nishimori sketch."
         )
     return Sketch.load(files[0])
 
@@ -202,12 +202,12 @@ class ClaimsInFile(Claims):
 
     @property
     def contents(self) -> Any:
-        """What is in the file."""
+        """The contents of the file."""
         return cast("FileRows", self.inside).contents
 
 
 class GroupNames:
-    """Groups of several blocks of rows, as a map spells them; remembers those that the map does not know.
+    """Groups of several blocks of rows, as a map spells them; remembers the groups that the map does not know.
 
     7 of a Parquet file and the text 7 of a .csv file are one group.
     """
@@ -218,7 +218,7 @@ class GroupNames:
         self._seen: dict[Any, None] = {}
 
     def spell_as_map(self, groups: Groups | None) -> Groups | None:
-        """Give groups the names that the map has for them; others keep theirs."""
+        """Give groups the map's names for them; other groups keep their names."""
         if groups is None or self._map is None:
             return groups
         names = tuple(self._spelling.get(group_text(name), name) for name in groups.names)
@@ -226,7 +226,7 @@ class GroupNames:
         return Groups(groups.codes, names)
 
     def warn_of_others(self) -> None:
-        """Say once which of all these groups have no temperature of their own."""
+        """Warn once about all groups without their own temperature."""
         if self._map is not None and self._seen:
             self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))
 
@@ -235,7 +235,7 @@ class GroupNames:
 
 
 def kind_of(path: Path) -> str | None:
-    """What a file is, in words that follow "is"; None if that is not known, as of a file that does not exist."""
+    """The kind of a file, in words that follow "is"; None if it is not known, as for a missing file."""
     if not path.is_file():
         return None
     name = path.name.lower()
@@ -250,7 +250,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def json_in(path: Path) -> Any:
-    """The content of a file of JSON."""
+    """The content of a JSON file."""
     try:
         return read_json(path)
     except JsonError as error:
@@ -258,7 +258,7 @@ def json_in(path: Path) -> Any:
 
 
 def kind_of_content(content: Any) -> str:
-    """What the content of a file of JSON is."""
+    """The kind of a JSON file, from its content."""
     if not isinstance(content, Mapping):
         return UNKNOWN
     if content.get("format") in (FORMAT, MULTILABEL_FORMAT):
@@ -270,7 +270,7 @@ def kind_of_content(content: Any) -> str:
 
 
 def refuse_other(path: Path, wanted: str, *kinds: str) -> None:
-    """Refuse a file that is known to be of another kind than these, and say what it is; ``wanted`` follows "not"."""
+    """Refuse a file if its kind is known and is not one of these; ``wanted`` follows "not" in the message."""
     kind = kind_of(path)
     if kind is not None and kind not in kinds:
         raise InputError(f"{path} is {kind}, not {wanted}. {_MEANT.get(kind, '')}".rstrip())

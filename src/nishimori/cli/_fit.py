@@ -95,7 +95,7 @@ def fit(
     else:
         calibrator = _calibrator(method, typed, input=sums.input, classes=sums.classes, floor=sums.floor)
     if data.groups is not None and "groups" not in signature(calibrator.fit).parameters:
-        raise typer.BadParameter(f"the method {method} makes no use of groups. Pass --method group.", param_hint="--groups")
+        raise typer.BadParameter(f"the method {method} does not use groups. Pass --method group.", param_hint="--groups")
     _files.check_output(output, (".json",), "calibration.json", overwrite=force)
     with collect_warnings() as warned, show_progress(None):
         if sums is None:
@@ -110,7 +110,7 @@ def fit(
 
 
 def _learn(calibrator: FittedMethod, data: Rows) -> None:
-    """Fit; not every method of a user's own has a standard error."""
+    """Fit the calibrator; a user's own method may lack a standard error."""
     if data.counts and not isinstance(calibrator, BareCalibrator) and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
     fit_checked(calibrator, data)
@@ -119,7 +119,7 @@ def _learn(calibrator: FittedMethod, data: Rows) -> None:
 def _typed_parameters(
     method: str, top_n: int, preserve_accuracy: bool, assignments: Sequence[str], groups: str | None
 ) -> list[tuple[str, Any, str]]:
-    """The parameters of the method that options set: name, value and option of each; assignments are as ``shrink=false``."""
+    """The method's parameters that options set, each with name, value and option; assignments look like ``shrink=false``."""
     typed: list[tuple[str, Any, str]] = [] if top_n == 1 else [("top_n", top_n, "--top-n")]
     typed += [("by", "groups", "--groups")] if groups is not None and table.unfinished(method) == "group" else []
     typed += [("preserve_accuracy", True, "--preserve-accuracy")] if preserve_accuracy else []
@@ -132,7 +132,7 @@ def _typed_parameters(
 
 
 def _calibrator(method: str, typed: Sequence[tuple[str, Any, str]], **common: Any) -> FittedMethod:
-    """The calibrator that was asked for, without scikit-learn if it can do without; an unknown method is wrong usage."""
+    """The requested calibrator, without scikit-learn if possible; an unknown method is wrong usage."""
     if (bare := table.find_bare(method)) is not None:
         return BareCalibrator(bare(**_accepted(method, typed, own_parameters(bare))), **common)
     search_cwd([method])
@@ -144,14 +144,14 @@ def _calibrator(method: str, typed: Sequence[tuple[str, Any, str]], **common: An
 
 
 def _accepted(method: str, typed: Sequence[tuple[str, Any, str]], taken: Sequence[str]) -> dict[str, Any]:
-    """The parameters by name; one that the method does not have, or that is typed twice, is wrong usage."""
+    """The parameters by name; an unknown or repeated parameter is wrong usage."""
     own: dict[str, Any] = {}
     for name, value, hint in typed:
         if name not in taken:
             has = f"only {', '.join(taken)}" if taken else "it has none"
             raise typer.BadParameter(f"the method {method} has no parameter {name!r}, {has}.", param_hint=hint)
         if name in own:
-            raise typer.BadParameter(f"{name} is given twice, or follows from another option.", param_hint=hint)
+            raise typer.BadParameter(f"{name} is passed twice, or set by another option.", param_hint=hint)
         own[name] = value
     return own
 
@@ -199,5 +199,5 @@ def _show(calibrator: Any, top_n: int, output: Path, warned: list[str], *, as_js
         for line in description(calibrator):
             print_text(line)
         if is_auto(calibrator.floor) and calibrator.floor_ is not None:
-            print_text(f"Floor: {calibrator.floor_:g}, chosen by the log-loss of samples that were held out")
+            print_text(f"Floor: {calibrator.floor_:g}, chosen by the log-loss on held-out samples")
     note(f"Wrote {output}")

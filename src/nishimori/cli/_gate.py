@@ -60,10 +60,10 @@ BoundOption = Annotated[
 ]
 RiskOption = Annotated[
     float | None,
-    option("Certify: at most so many answers wrong.", "SHARE", "--max-risk", panel=MEASURES),
+    option("Certify: at most this share wrong.", "SHARE", "--max-risk", panel=MEASURES),
 ]
 CoverageOption = Annotated[float | None, option("Least share answered above it.", "SHARE", "--min-coverage", panel=MEASURES)]
-ByOption = Annotated[By | None, option("Of group_gap: prediction or groups.", "KIND", panel=MEASURES)]
+ByOption = Annotated[By | None, option("For group_gap: prediction or groups.", "KIND", panel=MEASURES)]
 JunitOption = Annotated[Path | None, option("Write the checks to this JUnit file.", "FILE", panel=OUTPUT)]
 OutputsOption = Annotated[
     list[Path] | None,
@@ -148,7 +148,7 @@ def _judge_rows(
 
 
 def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
-    """The bounds as they were typed, by metric."""
+    """The bounds that were typed, by metric."""
     if not typed:
         raise typer.BadParameter("name at least one bound, such as --bound ece=0.02.", param_hint="--bound")
     bounds: dict[Any, float] = {}
@@ -166,7 +166,7 @@ def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
 
 
 def _number(text: str, option: str, *, is_share: bool) -> float:
-    """A bound as it was typed: a number, or a share in percent."""
+    """A bound from its text: a number, or a share in percent."""
     digits = text.removesuffix("%") if is_share else text
     try:
         bound = float(digits)
@@ -184,7 +184,7 @@ _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
 
 
 class _Outputs:
-    """Where the result goes: the files that may be written, and one form for standard output."""
+    """Where the result goes: files to write, and one form for standard output."""
 
     def __init__(
         self, named: Sequence[tuple[Path, str | None]], read: Sequence[Path], forms: Sequence[str], force: bool
@@ -201,7 +201,7 @@ class _Outputs:
                 self._refused.append(error)
 
     def _target(self, path: Path, form: str | None, read: Sequence[Path], force: bool) -> tuple[Path, str, bool]:
-        """A file to write, its form, which follows from its ending if that is None, and whether to replace an existing one."""
+        """A file to write, its form (None: from its ending), and whether to replace an existing file."""
         if path in [target[0] for target in self._targets]:
             raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
         ending = path.suffix.lower()
@@ -241,7 +241,7 @@ class _Outputs:
 
 
 def _is_gate_result(path: Path, form: str) -> bool:
-    """Whether a file is what the gate writes in this form, "json", "markdown" or "junit", and nothing else."""
+    """Whether a file was written by the gate in this form: "json", "markdown" or "junit"."""
     if form == "json":
         try:
             check_shape(read_json(path), _gate_shape)
@@ -260,7 +260,7 @@ def _is_gate_result(path: Path, form: str) -> bool:
 
 
 def _gate_shape(content: Any) -> Shape:
-    """What the command gate writes as JSON: checks, or the error that kept them from being made."""
+    """The JSON of the gate command: checks, or the error that prevented them."""
     common = {"passed": FLAG, "library_version": TEXT, "files": list_of(any_shape)}
     if isinstance(content, Mapping) and content.get("verdict") == "error":
         return common | {"message": TEXT, "checks": list_of(any_shape, 0, 0)}
@@ -270,7 +270,7 @@ def _gate_shape(content: Any) -> Shape:
 
 @contextmanager
 def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
-    """Let a pipeline read why the checks could not be made, where it reads the checks."""
+    """Write why the checks failed to run to the files in which a pipeline expects the checks."""
     try:
         yield
     except Exception as error:

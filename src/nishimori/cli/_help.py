@@ -1,4 +1,4 @@
-"""How commands declare options and what their help shows in the same way: groups of options, examples, exit codes."""
+"""Declare options and build help texts the same way for all commands: option groups, examples, exit codes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ FailOnWarningOption = Annotated[bool, flag("End with code 3 if there was a warni
 
 
 def form_of(**forms: bool) -> str:
-    """The form of the result that was typed, such as json, or text if none was; two are wrong usage."""
+    """The requested form of the result, such as json; text by default; two are wrong usage."""
     typed = [name for name, is_typed in forms.items() if is_typed]
     if len(typed) > 1:
         raise typer.BadParameter(f"choose one of {enumeration([f'--{name}' for name in forms])}.")
@@ -64,7 +64,7 @@ _CODES = {0: "done", 1: "error (message on stderr)", 2: "wrong usage"}
 
 
 def epilog(*examples: str, codes: dict[int, str] | None = None) -> str:
-    """The end of a command's help; ``codes`` are exit codes that mean something else or something more."""
+    """The end of a command's help; ``codes`` are additional or different exit codes."""
     lines = "\n".join(f"  $ {example}" for example in examples)
     meanings = "\n".join(f"  {code}  {meaning}" for code, meaning in (_CODES | (codes or {})).items())
     return f"Examples:\n{lines}\n\nExit codes:\n{meanings}"

@@ -28,7 +28,7 @@ def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> No
 
 
 def _row(name: str) -> tuple[str, str, str, str]:
-    """A method in one line; only those of others are imported."""
+    """A method in one line; only methods of other packages are imported."""
     if name in METHODS:
         own = METHODS[name]
         return name, _KEPT[own.keeps_predictions], "two" if own.is_for_two_classes else "any", own.summary

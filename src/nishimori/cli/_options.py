@@ -1,4 +1,4 @@
-"""The options that several commands share: how they are declared and read; those about data are one object, `DataOptions`."""
+"""Declare and read the options that several commands share; options about data form one object, `DataOptions`."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ Files = Annotated[
 DataSets = Annotated[
     list[Path],
     argument(
-        "Validation data, and test data if there are any: a file each, as for fit, or a sketch. Of .npy files two each: "
+        "Validation data, then test data if there are any: one file each, as for fit, or a sketch; two .npy files each: "
         "scores, labels.",
         "FILES",
     ),
@@ -39,7 +39,7 @@ StrategyOption = Annotated[Strategy, option("uniform (default) or quantile bins.
 
 
 def shares_in(text: str) -> float | dict[str, float]:
-    """One share, or that of each class by its label; who knows the classes checks them."""
+    """One share, or a share for each class by label; labels are checked where the classes are known."""
     names, shares = zip(
         *((name.strip(), share) for name, _, share in (part.rpartition("=") for part in split(text))), strict=True
     )
@@ -50,7 +50,7 @@ def shares_in(text: str) -> float | dict[str, float]:
     if numbers and names == ("",):
         return numbers[0]
     if not numbers or "" in names or len(set(names)) < len(names):
-        raise typer.BadParameter(f"{text!r} is not a number such as 0.01, nor one for each class such as cat=0.2,dog=0.8.")
+        raise typer.BadParameter(f"{text!r} is neither a number such as 0.01 nor a list such as cat=0.2,dog=0.8.")
     return dict(zip(names, numbers, strict=True))
 
 
@@ -62,7 +62,7 @@ def split(text: str) -> list[str]:
 PrevalenceOption = Annotated[
     Any,
     option(
-        "Shares of the classes where the probabilities are for, if not those of the samples that fit had: 0.01 for the second "
+        "Class shares where the probabilities will be used, if they differ from the samples passed to fit: 0.01 for the second "
         "of two, or cat=0.2,dog=0.8.",
         "SHARES",
         parser=shares_in,
@@ -71,7 +71,7 @@ PrevalenceOption = Annotated[
 
 
 def _as_floor(text: str) -> float | str:
-    """A number, auto, or none, which is the text of no floor; the option left out is None."""
+    """A number, auto, or none (the text for no floor); None if the option is left out."""
     if text in ("auto", "none"):
         return text
     try:
@@ -93,7 +93,7 @@ def add_cwd_to_path() -> None:
 
 
 def import_modules(names: list[str]) -> None:
-    """Import modules that register what is in them."""
+    """Import modules that register methods, maps or metrics."""
     add_cwd_to_path()
     for name in names:
         try:
@@ -103,7 +103,7 @@ def import_modules(names: list[str]) -> None:
 
 
 def method_names(text: str) -> list[str]:
-    """The methods in a list with commas; those that are written module:Name are looked for in the current folder, too."""
+    """The methods in a comma-separated list; the current folder is searched, too, for names written as module:Name."""
     names = search_cwd(split(text))
     for name in names:
         check_method(name, "--methods")
@@ -111,23 +111,23 @@ def method_names(text: str) -> list[str]:
 
 
 def check_method(name: str, option: str) -> Any:
-    """The observable or class of a method; one that is not known is wrong usage, with how the shell learns of others."""
+    """The observable or class of a method; an unknown one is wrong usage, with a hint how to register others."""
     from nishimori._calibrators.methods import target_of  # noqa: PLC0415 - scikit-learn
 
     try:
         return target_of(name)
     except InputError as error:
-        how = "" if ":" in name else " A module that registers others is named before the command: nishimori --import MODULE."
+        how = "" if ":" in name else " Name a module that registers others before the command: nishimori --import MODULE."
         raise typer.BadParameter(f"{error}{how}", param_hint=option) from None
 
 
 def metric_names(text: str) -> list[str]:
-    """The metrics in a list with commas, likewise; commas between brackets do not count, as in top_n_accuracy(top_n=3)."""
+    """The metrics in a comma-separated list, likewise; commas inside brackets do not count, as in top_n_accuracy(top_n=3)."""
     return search_cwd([part.strip() for part in re.split(r",(?![^()]*\))", text)])
 
 
 def search_cwd(names: list[str]) -> list[str]:
-    """The names, of which those that are written module:Name are looked for in the current folder, too."""
+    """The names; the current folder is searched, too, for names written as module:Name."""
     if any(":" in name for name in names):
         add_cwd_to_path()
     return names
@@ -146,7 +146,7 @@ MetricsOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """What the options of a command say about the rows of its files; the default of each is what leaving it out means.
+    """The options of a command about the rows of its files; each default is the value if the option is left out.
 
     Fields that are declared as options are options of the commands, of which each takes some.
 
@@ -158,7 +158,7 @@ class DataOptions:
         ClaimInput | None,
         option("logits (default), probabilities or scores.", "KIND", panel=DATA),
     ] = None
-    confidence: Annotated[str | None, _name("One confidence per answer: rows are claims.")] = None
+    confidence: Annotated[str | None, _name("Array or column of confidences: rows are claims.")] = None
     right: Annotated[str | None, _name("Whether each is right; right by default.")] = None
     floor: Annotated[
         Any,
@@ -172,7 +172,7 @@ class DataOptions:
     counts: Annotated[bool, flag("Weights are numbers of independent samples.", "--counts", panel=DATA)] = False
     clusters: Annotated[
         str | None,
-        _name("Array or column of what samples share."),
+        _name("Array or column of clusters of samples."),
     ] = None
     groups: Annotated[str | None, _name("Array or column of groups, such as sites.")] = None
     ids: str | None = None
@@ -197,7 +197,7 @@ class DataOptions:
         return "auto" if self.floor is None else None if self.floor == "none" else self.floor
 
     def _of_claims(self) -> "DataOptions":
-        """The same as options about rows of two classes; refuses what claims do not have."""
+        """The same options for rows of two classes; refuses options that claims do not have."""
         if self.confidence is None:
             raise InputError("right", "come with --confidence", got=repr(self.right), remedy="Name the column of confidences.")
         for name in ("scores", "labels", "classes", "columns"):
@@ -206,7 +206,7 @@ class DataOptions:
         return replace(self, scores=self.confidence, labels=self.right or "right", confidence=None, right=None)
 
     def roles(self, calibrator: FittedMethod | None = None) -> Roles:
-        """Which array or column is what: as the options say, and as the calibration says where they do not."""
+        """The role of each array or column, from the options or else from the calibration."""
         if self.scores is not None and self.columns is not None:
             raise InputError("--scores names one column, and --columns several. Pass only one of them.")
         if self.confidence is not None or self.right is not None:
@@ -237,7 +237,7 @@ class DataOptions:
 
 
 def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
-    """The array or column of groups that a calibration needs, by the name that it remembers."""
+    """The array or column of groups that a calibration needs, by the name stored in it."""
     if calibrator is None or not calibrator.map_.needs_groups:
         return None
     if calibrator.group_column_ is None:
@@ -246,7 +246,7 @@ def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
 
 
 def _options(*without: str) -> OptionGroup:
-    """The options of `DataOptions` but some, which keep their defaults."""
+    """The options of `DataOptions` without some, which keep their defaults."""
     own = {name: kind for name, kind in DataOptions.__annotations__.items() if hasattr(kind, "__metadata__")}
     return OptionGroup(DataOptions, {name: kind for name, kind in own.items() if name not in without})
 
@@ -257,4 +257,4 @@ DataToApply = Annotated[
 ]
 DataToThreshold = Annotated[DataOptions, _options("weights", "counts")]
 DataToSketch = Annotated[DataOptions, _options("counts", "groups", "confidence", "right")]
-"""What commands take."""
+"""The options that commands take."""

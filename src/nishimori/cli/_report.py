@@ -39,9 +39,7 @@ PageOption = Annotated[
 ]
 TitleOption = Annotated[
     str | None,
-    option(
-        "What the page is about, such as the name of the model; by default the name of the last file.", "TEXT", panel=OUTPUT
-    ),
+    option("Title of the page, such as the name of the model; by default the name of the last file.", "TEXT", panel=OUTPUT),
 ]
 IdsOption = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""How a run of the command starts and ends: signals, errors in one line and in the words of the shell, exit codes.
+"""Run the command: signals, one-line errors that name options, exit codes.
 
 Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, 4 for checks that cannot be
 judged, and 128 + the number of the signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if
@@ -138,7 +138,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def error_text(error: Exception) -> str:
-    """What happened, in one line."""
+    """The error in one line."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}." if error.filename is None else f"{error.strerror}: {os.fsdecode(error.filename)}."
@@ -151,7 +151,7 @@ def error_text(error: Exception) -> str:
 
 
 def _about_memory(error: Exception) -> str:
-    """That memory ran out: a sentence of ours as it is, and what NumPy says beside what to do."""
+    """Say that memory ran out: nishimori's own sentence, or NumPy's with a remedy."""
     text = " ".join(str(error).split()) if isinstance(error, MemoryError) else ""
     if text.endswith("."):
         return text
@@ -159,7 +159,7 @@ def _about_memory(error: Exception) -> str:
 
 
 def _flush_or_abandon() -> None:
-    """Drop what cannot be written, or Python would try again at its end and fail with a message and a code of its own."""
+    """Drop output that cannot be written; otherwise Python retries at exit and fails with its own message and code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -175,7 +175,7 @@ def _flush_or_abandon() -> None:
 
 
 def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT) -> str:
-    """An argument as an option, with a value if there is one; as in Python if the command does not have it in ``options``."""
+    """An argument as an option, with a value if there is one; in Python's form if the command's ``options`` lack it."""
     if name in _IN_FILES and value is ABSENT:
         return _IN_FILES[name]
     typed = options()

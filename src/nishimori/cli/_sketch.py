@@ -22,12 +22,12 @@ from nishimori.errors import InputError, MergeError
 OutputOption = Annotated[Path, option("Where to write the sketch, a .npz file.", "FILE", "--output", "-o")]
 AllowRepeatedOption = Annotated[
     bool,
-    flag("Add a part even if it is in already: different samples may have the same sums.", "--allow-repeated", panel=DATA),
+    flag("Add a part even if it is already there: different samples may have the same sums.", "--allow-repeated", panel=DATA),
 ]
 
 
 def _limits(text: str) -> tuple[float, ...] | str:
-    """Numbers with commas between them; anything else is refused by the sketch as it is."""
+    """Comma-separated numbers; other text stays as it is, so that the sketch refuses it."""
     try:
         return tuple(map(float, split(text)))
     except ValueError:
@@ -104,14 +104,14 @@ def merge(
         try:
             total = more if total is None else total.merge(more, allow_repeated=allow_repeated)
         except MergeError as error:
-            raise MergeError(f"{path} does not go with the files before it. {error}") from None
+            raise MergeError(f"{path} cannot be merged with the files before it. {error}") from None
     assert total is not None, "there is at least one file"
     total.save(output, overwrite=force)
     _show(total, output, [], as_json=as_json)
 
 
 def _groups(files: Sequence[Path]) -> list[list[Path]]:
-    """The files that belong together: a pair of .npy files, or each file alone."""
+    """The files of each data set: a pair of .npy files, or one file alone."""
     for path in files:
         refuse_other(path, SCORES, SCORES)
     if any(path.suffix.lower() == ".npy" for path in files):

@@ -1,4 +1,4 @@
-"""What the command shows: results on standard output, notes and warnings on standard error."""
+"""Print results on standard output, notes and warnings on standard error."""
 
 import json
 import re
@@ -32,7 +32,7 @@ _MOST_DECIMALS = 7
 
 
 def _width() -> float:
-    """The width of the terminal; a file or a pipe has none to keep to, and programs that read lines want whole ones."""
+    """The width of the terminal; unlimited for a file or a pipe, because programs need whole lines."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else inf
 
 
@@ -47,7 +47,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def output_options(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
-    """Apply --quiet, neither notes nor progress, and --fail-on-warning, code 3 after a warning, to a command."""
+    """Apply --quiet (neither notes nor progress) and --fail-on-warning (code 3 after a warning) to a command."""
     with ExitStack() as stack:
         if quiet:
             stack.callback(_quiet.reset, _quiet.set(True))
@@ -59,7 +59,7 @@ def output_options(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
 
 
 def note_columns(columns: Sequence[str] | None) -> None:
-    """Print a line about the columns that were taken as scores, where there is one per class."""
+    """Print which columns hold scores, if there is one column per class."""
     if columns is not None:
         note(f"Scores are the {len(columns)} columns {join_names(columns)}")
 
@@ -73,14 +73,14 @@ def print_text(text: str) -> None:
 
 
 def print_version() -> None:
-    """Print the version, and which kernel computes."""
+    """Print the version and the kernel in use."""
     from nishimori._kernels import native  # noqa: PLC0415 - NumPy
 
     print_text(f"{nishimori.__version__} ({native.description()})")
 
 
 def _shown(text: str) -> str:
-    """Text as standard output can show it, so that tables are drawn for the width that it has there."""
+    """Text in the characters of standard output, so that tables fit its width."""
     return encodable(printable(text), getattr(sys.stdout, "encoding", None))
 
 
@@ -93,7 +93,7 @@ def print_json(content: dict[str, Any]) -> None:
 def print_result(
     result: Any, form: str, about: Mapping[str, Any], tables: Iterable[Tabular] = (), lines: Iterable[str] = ()
 ) -> None:
-    """Print a result as "json" with what there is to say ``about`` it, as "markdown" or "latex", or its tables and lines."""
+    """Print a result as "json" with the fields in ``about``, as "markdown" or "latex", or as tables and lines."""
     if form == "json":
         print_json(result.to_dict() | about)
     elif form != "text":
@@ -106,13 +106,13 @@ def print_result(
 
 
 def json_text(content: dict[str, Any]) -> str:
-    """One line of JSON. What is not finite, such as the loss at a masked label, is null."""
+    """One line of JSON. Numbers that are not finite, such as the loss at a masked label, are null."""
     return json.dumps(to_plain(content), allow_nan=False)
 
 
 @contextmanager
 def writing_results() -> Iterator[None]:
-    """Say that the results cannot be written if that fails; `one_line_errors` ends the program if their reader has ended."""
+    """Report a failure to write results; `one_line_errors` ends the program if the reader has ended."""
     try:
         yield
         sys.stdout.flush()
@@ -131,7 +131,7 @@ def as_row(card: "Scorecard") -> dict[str, float | None]:
 
 
 def print_table(rows: Mapping[str, Mapping[str, float | None]], metrics: "Sequence[Metric] | None" = None) -> None:
-    """Print the result for people: one row for each temperature, and one below it for standard errors, where some are known."""
+    """Print the result for people: one row per temperature, and a row of standard errors below it, if any are known."""
     from nishimori._evaluation.metrics.table import default_metrics, in_tables  # noqa: PLC0415 - NumPy
 
     shown = in_tables(default_metrics() if metrics is None else metrics)
@@ -148,7 +148,7 @@ def print_table(rows: Mapping[str, Mapping[str, float | None]], metrics: "Sequen
 
 
 def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[str, str]:
-    """A number and its standard error, both to two digits of the error; a usual number of digits if that is not known."""
+    """A number and its standard error, both to two digits of the error; default digits if the error is not known."""
     scale, unit, decimals = (100, " %", 2) if percent else (1, "", 4)
     if value is None:
         return "", ""
@@ -160,7 +160,7 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
 
 
 def print_tabular(table: Tabular) -> None:
-    """Print a table and an empty line after it; continued below itself on a narrow terminal."""
+    """Print a table and an empty line; on a narrow terminal, further columns follow below."""
     shown = Tabular(list(map(_shown, table.headers)), [list(map(_shown, row)) for row in table.rows])
     print_lines(f"{shown.text(_width())}\n\n")
 
@@ -180,13 +180,13 @@ def _in_one_line(message: Warning | str) -> str:
 
 
 def brief(text: str) -> str:
-    """The beginning and the end of a text that quotes too much of a file."""
+    """The beginning and the end of a text that is too long."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
 
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """Collect the texts of the warnings that the block shows; that rows are the same comes first."""
+    """Collect the texts of the block's warnings; the warning about the same rows comes first."""
     texts: list[str] = []
     shown: Any = warnings.showwarning
 

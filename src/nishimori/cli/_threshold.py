@@ -17,8 +17,8 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-RiskOption = Annotated[float, option("The share of the answers that may be wrong; 0.05 by default.", "SHARE", "--max-risk")]
-LevelOption = Annotated[float, option("Confidence of the certificate; 0.95 by default.", "SHARE")]
+RiskOption = Annotated[float, option("The share of answers that may be wrong; 0.05 by default.", "SHARE", "--max-risk")]
+LevelOption = Annotated[float, option("Confidence level of the certificate; 0.95 by default.", "SHARE")]
 
 EPILOG = epilog(
     "nishimori threshold test.npz --calibration calibration.json",

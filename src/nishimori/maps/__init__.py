@@ -1,4 +1,4 @@
-"""Maps: what calibration does to logits. A fitted calibrator has one as `map_`, and a file holds its parameters."""
+"""Maps from logits to calibrated logits. A fitted calibrator has one as `map_`, and a file holds its parameters."""
 
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.around import Shifted, Tempered

@@ -11,7 +11,7 @@ from nishimori.maps.map import WideMap, log_softmax_of_drops, numbers
 
 
 class WithBias(WideMap):
-    """Subclasses are dataclasses with three fields: the factors under a name of their own, `bias` and `fallback`."""
+    """Base class; subclasses are dataclasses with three fields: the factors under their own name, `bias` and `fallback`."""
 
     factors: ClassVar[str]
     """The name of the field with the factors."""
@@ -27,7 +27,7 @@ class WithBias(WideMap):
 
     @classmethod
     def formula(cls, logits: Array, *, bias: Array, fallback: Any = None, **factors: Array) -> Array:
-        """The affine function of each row; rows whose predicted class would change are divided by the fallback, if any.
+        """The affine function of each row; rows that would change the predicted class are divided by the fallback, if any.
 
         All are arrays of one library and dtype. Nothing is checked, so that PyTorch can record it in a graph.
         """
@@ -57,7 +57,7 @@ class WithBias(WideMap):
 
     @property
     def keeps_predictions(self) -> bool:  # type: ignore[override]
-        """Whether rows whose prediction would change fall back to one temperature."""
+        """Whether rows that would change their prediction fall back to one temperature."""
         return self.fallback is not None
 
     @property

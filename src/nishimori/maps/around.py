@@ -1,4 +1,4 @@
-"""Maps that wrap another one: a floor of probabilities before it, one more temperature after it, or a number per class."""
+"""Maps that wrap another map: a floor of probabilities before it, or a temperature or a number per class after it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures, Tem
 
 
 class _Around(Map):
-    """A map around another one, whose predictions, groups and classes are its own."""
+    """A map around another one, with the same predictions, groups and classes."""
 
     inner: Map
 
     @property
     def keeps_predictions(self) -> bool:  # type: ignore[override]
-        """Whether the map inside does."""
+        """As for the map inside."""
         return self.inner.keeps_predictions
 
     @property
     def needs_groups(self) -> bool:  # type: ignore[override]
-        """Whether the map inside does."""
+        """As for the map inside."""
         return self.inner.needs_groups
 
     @property
@@ -38,7 +38,7 @@ class _Around(Map):
 
 @dataclass(frozen=True)
 class Floored(_Around):
-    """What a calibrator with a floor makes of the model's own probabilities, whose logarithms are the logits.
+    """The map of a calibrator with a floor, from log-probabilities without a floor.
 
     Calibrators keep their floor beside their map. Where one is measured beside the model as it is, which has no floor, the two
     need the same rows.
@@ -49,7 +49,7 @@ class Floored(_Around):
     kind: ClassVar[str] = "floored"
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
-        """What the other map makes of log-probabilities that are raised to that of the floor."""
+        """The result of the other map after log-probabilities are raised to the log of the floor."""
         return self.inner.apply(at_least(logits, log(self.floor)), groups)
 
     @property
@@ -59,7 +59,7 @@ class Floored(_Around):
 
 @dataclass(frozen=True, eq=False)
 class Tempered(_Around):
-    """The logits of another map, divided by one temperature; `temper` makes it where no simpler map does the same.
+    """The logits of another map, divided by one temperature; `temper` creates it if no simpler map does the same.
 
     Attributes
     ----------
@@ -91,13 +91,13 @@ class Tempered(_Around):
         return divide(like(apply_checked(self.inner, logits, groups), logits), self.temperature)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:
-        """The difference first: a quotient of large logits would lose its digits."""
+        """Subtract before dividing: a quotient of large logits would lose its digits."""
         return divide(like(self.inner.exponents(logits, groups), logits), self.temperature)
 
 
 @dataclass(frozen=True, eq=False)
 class Shifted(_Around):
-    """The logits of another map plus a number per class; `shift` makes it where no simpler map does the same.
+    """The logits of another map plus a number per class; `shift` creates it if no simpler map does the same.
 
     Attributes
     ----------
@@ -134,11 +134,11 @@ class Shifted(_Around):
         return {"inner": _as_plain(self.inner), "bias": self.bias.tolist()}
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
-        """The logits of the map inside, less the largest of each row, plus the numbers."""
+        """The logits of the map inside, minus the largest of each row, plus the numbers."""
         return like(self._sums(logits, groups), logits)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:
-        """Subtracted in float64 before they are rounded."""
+        """Subtract in float64 before rounding."""
         sums = self._sums(logits, groups)
         return like(sums - row_max(sums), logits)
 
@@ -150,7 +150,7 @@ class Shifted(_Around):
 
 
 def _check_inner(inner: Any, *around: type[Map]) -> None:
-    """Refuse what is no map, and a map of these kinds, with which one map does the same."""
+    """Refuse anything but a map, and maps of these kinds, because a single map does the same."""
     if not isinstance(inner, Map):
         raise InputError("inner", "be a Map", got=f"{inner!r:.60}")
     if isinstance(inner, around):
@@ -170,7 +170,7 @@ def layers(map_: Map) -> Iterator[Map]:
 
 
 def innermost(map_: Map) -> Map:
-    """The map inside all temperatures and numbers per class that were put around it later."""
+    """The map inside all temperatures and numbers per class that were added later."""
     *_, inner = layers(map_)
     return inner
 
@@ -200,7 +200,7 @@ _SAME_KIND: dict[type[Map], Callable[[Any, float], Map]] = {
 
 
 def temper(map_: Map, temperature: float) -> Map:
-    """The map whose logits are those of ``map_`` divided by a temperature; of the same kind, if that has one."""
+    """A map that divides the logits of ``map_`` by a temperature; of the same kind, if that has a temperature."""
     if temperature == 1:
         return map_
     same_kind = _SAME_KIND.get(type(map_))
@@ -218,7 +218,7 @@ _SHIFTED: dict[type[Map], Callable[[Any, HostArray], Map]] = {
 
 
 def shift(map_: Map, bias: HostArray) -> Map:
-    """The map whose logits are those of ``map_`` plus a number per class; an affine one, if that does the same."""
+    """A map that adds a number per class to the logits of ``map_``; an affine one, if that does the same."""
     can_add = getattr(map_, "fallback", None) is None
     same = _SHIFTED.get(type(map_)) if can_add else None
     return Shifted(map_, bias) if same is None else same(map_, bias)

@@ -1,4 +1,4 @@
-"""The kinds of maps that files describe, by the names that files give them: those of the library, and registered ones.
+"""The kinds of maps in files, by name: built-in and registered ones.
 
 A file holds the kind of a map and its parameters, and never code: a kind is looked up among the maps of the library, those that
 were registered in this process, and those of the entry points of installed packages.
@@ -28,7 +28,7 @@ from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures, Temperature
 
 GROUP = "nishimori.maps"
-"""The entry points whose names are kinds of maps."""
+"""The entry point group for kinds of maps."""
 
 _BUILT_IN: dict[str, Any] = {
     class_.kind: class_
@@ -39,7 +39,7 @@ _BUILT_IN: dict[str, Any] = {
 }
 
 KINDS: tuple[str, ...] = tuple(_BUILT_IN)
-"""The kinds that the library itself has."""
+"""The built-in kinds."""
 
 # What was registered in this process, and what was imported of entry points.
 _registered: dict[str, type[Map]] = {}
@@ -49,7 +49,7 @@ _SAME = 1e-9
 
 
 def register_map(kind: str, cls: Any) -> None:
-    """Let files hold maps of a class under the name ``kind``, which becomes its attribute; see `nishimori.register`."""
+    """Register a class of maps for files under the name ``kind``, which becomes its attribute; see `nishimori.register`."""
     if not isinstance(kind, str) or not kind or not kind.replace("-", "_").isidentifier():
         raise InputError("kind", "be a word of letters, digits, _ and -", got=repr(kind))
     if not (isinstance(cls, type) and issubclass(cls, Map)):
@@ -72,7 +72,7 @@ def register_map(kind: str, cls: Any) -> None:
 
 
 def find_kind(kind: Any) -> type[Map] | None:
-    """The class of maps of this kind, or None if it is not known here."""
+    """The class of maps of this kind, or None if it is not registered."""
     if not isinstance(kind, str):
         return None
     if kind not in _registered | _BUILT_IN:
@@ -83,17 +83,17 @@ def find_kind(kind: Any) -> type[Map] | None:
 
 
 def is_built_in(map_: Map) -> bool:
-    """Whether this is a map of the library itself, and not a user's own."""
+    """Whether this is a built-in map, not a user's own."""
     return type(map_) in _BUILT_IN.values()
 
 
 def claims_to_check(map_: Map) -> bool:
-    """Whether a user's own map claims to keep predictions; those of the library do so by construction."""
+    """Whether a user's own map claims to keep predictions; built-in ones do so by construction."""
     return map_.keeps_predictions and not is_built_in(innermost(map_))
 
 
 def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
-    """What a file holds of a map: its kind, its parameters and, of a registered one, the name of its class for people to read.
+    """The description of a map in a file: its kind, its parameters and, if registered, the name of its class for readers.
 
     Refuses a map that no file can describe: one whose class is not registered, or that its parameters do not give again.
     """
@@ -134,7 +134,7 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
 
 
 def _inner_map(described: Any, outside: str) -> Map:
-    """The map inside another one of the kind ``outside``, as the parameters of that describe it."""
+    """The map inside another one of the kind ``outside``, from the outer map's parameters."""
     if not isinstance(described, dict) or not {"kind", "parameters"} <= set(described):
         raise InputError("inner", "hold kind, parameters", got=f"{described!r:.60}")
     if described["kind"] in (outside, Shifted.kind):  # `temper` and `shift` never nest them so, and a file could without end
@@ -143,7 +143,7 @@ def _inner_map(described: Any, outside: str) -> Map:
 
 
 def _plain_parameters(map_: Map) -> dict[str, Any]:
-    """The parameters of a map as JSON gives them back; refuses what JSON cannot hold."""
+    """The parameters of a map after a round trip through JSON; refuses values that JSON cannot hold."""
     name = f"{type(map_).__name__}.parameters"
     try:
         parameters = dict(map_.parameters)
@@ -161,13 +161,13 @@ def _plain_parameters(map_: Map) -> dict[str, Any]:
 
 
 def _refuse_others(map_: Map, parameters: dict[str, Any], n_classes: int | None) -> None:
-    """Refuse a map that its parameters do not give again: with other parameters, or with other results on random logits."""
+    """Refuse a map that its parameters do not reproduce: other parameters, or other results on random logits."""
     name = type(map_).__name__
     refused = partial(InputError, f"{name}.parameters")
     try:
         again = from_parameters(map_.kind, parameters)
     except InputError as error:
-        raise refused(f"be what the constructor of {name} takes as keywords", got=f"{error.got}") from None
+        raise refused(f"be keyword arguments of the constructor of {name}", got=f"{error.got}") from None
     if _plain_parameters(again) != parameters:
         others = f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}"
         raise refused("give the same map again", got=others)

@@ -48,7 +48,7 @@ class LogOdds(WideMap):
 
     @staticmethod
     def formula(logits: Array, *, a: Any, b: Any, c: Any, square: Any) -> Array:
-        """Zero and the calibrated log-odds of each row, which are finite however large the scores are, in their dtype.
+        """Zero and the calibrated log-odds of each row, in the dtype of the scores; finite for scores of any size.
 
         All are arrays of one library. Nothing is checked, so that PyTorch can record it in a graph.
         """
@@ -68,7 +68,7 @@ def log_odds(logits: Array) -> Array:
 
 
 def _two_classes(logits: Array) -> Array:
-    """The logits in float64, if they are those of two classes, and none is masked."""
+    """The logits in float64, if there are two classes, and none is masked."""
     if int(logits.shape[1]) != 2:
         raise InputError("logits", "have two classes, as the map has", got=int(logits.shape[1]))
     wide = in_double(logits)
@@ -82,7 +82,7 @@ def _two_classes(logits: Array) -> Array:
 
 
 def log_sigmoids(s: Array) -> tuple[Array, Array]:
-    """Ln p and −ln(1 − p) for p = 1/(1 + exp(−s)), with all digits also where p rounds to 0 or 1."""
+    """Ln p and −ln(1 − p) for p = 1/(1 + exp(−s)), accurate even if p rounds to 0 or 1."""
     xp = namespace(s)
     rest = xp.log1p(xp.exp(-xp.abs(s)))
     zero = xp.zeros_like(s)

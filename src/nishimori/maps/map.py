@@ -1,4 +1,4 @@
-"""What calibration does to logits: a frozen map with named parameters. It is what calibrators produce and what is saved."""
+"""`Map`: a frozen function of logits with named parameters, which calibrators produce and files store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -77,7 +77,7 @@ class Map(ABC):
 
     @property
     def in_words(self) -> str:
-        """What the map is called in messages."""
+        """The name of the map in messages."""
         return f"the map {type(self).__name__}"
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:
@@ -90,16 +90,16 @@ class Map(ABC):
         return softmax_of_drops(self.exponents(logits, groups))
 
     def probabilities_at_once(self, scores: Scores) -> Array | None:  # noqa: ARG002 - for those that can
-        """The probabilities of all rows, which are checked on the way; None where that takes block after block."""
+        """The probabilities of all rows, which are checked in the same pass; None if only single blocks are possible."""
         return None
 
     def log_probabilities(self, logits: Array, groups: Any = None) -> Array:
-        """The logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
+        """The logarithms of the calibrated probabilities, accurate even if these round to 0 or 1."""
         return log_softmax_of_drops(self.exponents(logits, groups))
 
 
 def apply_checked(map_: Map, logits: Array, groups: Any = None) -> Array:
-    """What a map makes of logits; if a user wrote its `apply`, it cannot change them, and the result is checked."""
+    """Apply a map to logits; a user's own `apply` cannot change them, and its result is checked."""
     name, module = f"{type(map_).__name__}.apply", getattr(type(map_).apply, "__module__", "")
     if module.partition(".")[0] == __name__.partition(".")[0]:
         return map_.apply(logits, groups)
@@ -116,7 +116,7 @@ def apply_checked(map_: Map, logits: Array, groups: Any = None) -> Array:
 
 
 def _protected(logits: Array) -> Array:
-    """Logits that can be changed only in a copy: a view where NumPy refuses changes, else a copy of them."""
+    """Protect logits from changes: a read-only view for NumPy, else a copy."""
     if isinstance(logits, np.ndarray):
         view = logits.view()
         view.flags.writeable = False
@@ -125,7 +125,7 @@ def _protected(logits: Array) -> Array:
 
 
 def _check_mapped(name: str, mapped: Any, logits: Array) -> None:
-    """Refuse what is not a table of logits, for the rows whose logits were good."""
+    """Refuse anything but a table of logits for rows with valid logits."""
     shape = tuple(logits.shape)
     if not is_array(mapped) or kind(mapped) not in ("float", "int") or tuple(mapped.shape) != shape:
         got = f"a {type(mapped).__name__}"
@@ -145,7 +145,7 @@ def _check_mapped(name: str, mapped: Any, logits: Array) -> None:
 
 
 class BuiltInMap(Map):
-    """A map of the library: a dataclass whose fields are its parameters."""
+    """A built-in map: a dataclass with its parameters as fields."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -157,7 +157,7 @@ _LEAST = 1e-30
 
 
 def divide(logits: Array, temperature: Any) -> Array:
-    """Logits divided by a number, or each row by its own, in their dtype; the quotients are computed in float32 at least."""
+    """Logits divided by one number, or by a number per row, in their dtype; quotients use at least float32."""
     if isinstance(temperature, float):
         wide = to_compute(logits) if _LEAST < temperature < 1 / _LEAST else in_double(logits)
     else:
@@ -168,13 +168,13 @@ def divide(logits: Array, temperature: Any) -> Array:
 
 
 class Division(BuiltInMap):
-    """Division of all rows by one temperature, or of each row by its own."""
+    """Division of all rows by one temperature, or of each row by its own temperature."""
 
     keeps_predictions = True
 
     @abstractmethod
     def divisor(self, logits: Array, groups: Any) -> Any:
-        """The temperature of all rows, or that of each row, of shape (n,), in the library of ``logits``."""
+        """One temperature for all rows, or one per row, of shape (n,), in the library of ``logits``."""
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """``logits`` divided by their temperature."""
@@ -205,7 +205,7 @@ class WideMap(BuiltInMap):
 
 
 def in_blocks(scores: Scores, rule: Callable[[slice | None], Array]) -> Array:
-    """``rule`` of all rows of ``scores`` in one array of their library, filled a block at a time: no table is held besides it.
+    """``rule`` of all rows of ``scores`` in one array of their library, filled a block at a time without further tables.
 
     ``rule`` gives the result of each row of a block, or of all rows if it gets None, as where a library cannot fill arrays. It
     takes the rows from `Scores.logits` or `Scores.table`, which check them.
@@ -230,7 +230,7 @@ def softmax_of_drops(drops: Array) -> Array:
 
 
 def log_softmax_of_drops(drops: Array) -> Array:
-    """The logarithm of the softmax of each row, exact also where that rounds to 0 or 1; -inf for masked classes."""
+    """The logarithm of each row's softmax, accurate even if the softmax rounds to 0 or 1; -inf for masked classes."""
     xp = namespace(drops)
     return drops - xp.log(row_sum(xp.exp(drops)))
 

@@ -1,4 +1,4 @@
-"""A mixture of three distributions: the calibrated one, that of the model, and the uniform one."""
+"""A mixture of three distributions: the calibrated one, the model's own, and the uniform one."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -47,14 +47,14 @@ class Mixture(WideMap):
         object.__setattr__(self, "weights", weights)
 
     def apply_in_double(self, logits: Array) -> Array:
-        """The logarithms of the mixed probabilities; exact also where the probabilities are too small."""
+        """The logarithms of the mixed probabilities, accurate even if the probabilities are too small for their dtype."""
         wide = in_double(logits)
         with np.errstate(divide="ignore"):  # weights of zero
             return self.formula(wide, temperature=self.temperature, weights=on_device_of(self.weights, wide))
 
     @staticmethod
     def formula(logits: Array, *, temperature: Any, weights: Array) -> Array:
-        """The logarithms, where all are arrays of one library and dtype, so that PyTorch can record and differentiate it."""
+        """The logarithms, from arrays of one library and dtype, so that PyTorch can record and differentiate this."""
         xp = namespace(logits)
         live = logits > -inf
         parts = log_components(logits - row_max(logits), temperature)

@@ -36,7 +36,7 @@ class Temperature(Division):
         return f"T = {self.temperature:.4g}"
 
     def probabilities(self, logits: Array, groups: Any = None) -> Array:
-        """The softmax of the divided logits, by a kernel where one has it."""
+        """The softmax of the divided logits, by a kernel if one supports it."""
         softmaxed = softmax(logits, 1 / self.temperature)
         # Kernels do not carry NaN through, as arithmetic does; masked classes are all right.
         if softmaxed is None or (softmaxed[1] and not np.isfinite(row_max(logits)).all()):
@@ -44,7 +44,7 @@ class Temperature(Division):
         return softmaxed[0]
 
     def probabilities_at_once(self, scores: Scores) -> Array | None:
-        """The probabilities of all rows, which are checked on the way; None where no kernel computes them."""
+        """The probabilities of all rows, which are checked in the same pass; None if no kernel computes them."""
         if scores.input != "logits" or scores.is_binary_score or scores.is_scattered or is_half(scores.array):
             return None
         softmaxed = softmax(numpy_view(scores.array), 1 / self.temperature)
@@ -63,7 +63,7 @@ def temperature_of(map_: Map) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class ClassTemperatures(Division):
-    """Division by the temperature of the predicted class, that of the largest logit of each row.
+    """Division by the temperature of the predicted class, which has the largest logit of the row.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class ClassTemperatures(Division):
 
     @staticmethod
     def formula(logits: Array, *, temperatures: Array) -> Array:
-        """What `apply` does, where all are arrays of one library and dtype, so that PyTorch can record it in a graph."""
+        """The work of `apply`, on arrays of one library and dtype, so that PyTorch can record it in a graph."""
         return logits / _at_prediction(temperatures, logits)[:, None]
 
     @property
@@ -137,7 +137,7 @@ class GroupTemperatures(Division):
         return on_device_of(by_name[codes.codes], logits)
 
     def warn_of_others(self, groups: Groups) -> None:
-        """Say which groups have no temperature of their own."""
+        """Warn about groups without their own temperature."""
         others = [name for name in groups.present() if name not in self._places]
         if others:
             shown = join_names(others)
@@ -148,7 +148,7 @@ class GroupTemperatures(Division):
 
 
 def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:
-    """The groups of rows that a map needs; says which of them it does not know."""
+    """The groups of rows that a map needs; warns about groups that it does not know."""
     codes = _encode_groups(groups, n_rows)
     if isinstance(map_, GroupTemperatures):
         map_.warn_of_others(codes)

@@ -54,8 +54,8 @@ def reliability_map(
         Where to draw; new axes by default.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``shift_labels``, ``class_axis``. A dot marks a region whose gap is significant. Where the last of
-        these is passed, images count as independent for this, and their pixels do not.
+        ``ignore_index``, ``shift_labels``, ``class_axis``, ``member_axis``. A dot marks a region whose gap is significant. If
+        you pass the dimension of the classes, images count as independent for this, and their pixels do not.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""One page that tells the whole story of a model's calibration: a dictionary of results, and HTML, Markdown and JSON of it."""
+"""A report about a model's calibration: a dictionary of results, written as HTML, Markdown or JSON."""
 
 from nishimori.report._report import Report as Report
 

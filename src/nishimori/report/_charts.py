@@ -35,7 +35,7 @@ _LONGEST = 28
 _BASE = 0.7
 
 BIN_NAMES = ("lower", "upper", "confidence", "accuracy", "low", "high", "share", "n")
-"""What each bin of a place of the slider holds, in this order."""
+"""The numbers of each bin at a position of the slider, in this order."""
 
 Spec = dict[str, Any]
 
@@ -65,7 +65,7 @@ _TICKS = [float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 2
 
 
 def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
-    """The rows behind the charts; ``places`` are those whose bins are wanted, by default all of them."""
+    """The rows behind the charts; ``places`` selects slider positions whose bins are needed, by default all."""
     shown = shown_places(results)
     wanted = range(len(shown)) if places is None else places
     bins = [{"place": i, **dict(zip(BIN_NAMES, numbers, strict=True))} for i in wanted for numbers in shown[i]["bins"]]
@@ -79,7 +79,7 @@ def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dic
 
 
 def shown_places(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the page can show, see `all_places`, with the bins of the diagram: of two classes those of the second one."""
+    """What the page can show (see `all_places`), with the bins of the diagram: for two classes, of the second class."""
     key = "bins" if second_class(results) is None else "positive_bins"
     return [
         {name: value for name, value in place.items() if name != "positive_bins"} | {"bins": place[key]}
@@ -88,7 +88,7 @@ def shown_places(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def second_class(results: Mapping[str, Any]) -> str | None:
-    """The name of the second of two classes, if the diagram is about it; None otherwise."""
+    """The name of the second of two classes, if the diagram shows it; None otherwise."""
     second = results["data"]["positive"]
     return None if second is None else _short_name(second["name"], _LONGEST)
 
@@ -116,14 +116,14 @@ def reliability(results: Mapping[str, Any]) -> Spec:
     marks = [diagonal, *_points(before, triangle, x, 1.5, names), *_points(now, diamond, x, 2, names)]
     what = "accuracy against confidence" if second is None else "share of the second class against its probability"
     return _chart(
-        f"Reliability diagram: {what} in each bin, and below it how many samples each bin has.",
+        f"Reliability diagram: {what} in each bin, and the number of samples per bin below.",
         results["slider"]["start"],
         [{"width": WIDTH, "height": WIDTH - 60, "layer": marks}, _histogram(now, before, scale, names[0])],
     )
 
 
 def _points(which: list[Spec], mark: Spec, x: Spec, width: float, names: tuple[str, str]) -> list[Spec]:
-    """Bars and points of the bins at one temperature; bins of few samples are faint. ``names`` are those of the axes."""
+    """Bars and points of the bins at one temperature; bins with few samples are faint. ``names`` are the axis titles."""
     y = _number("accuracy", scale={"domain": [0, 1]}, axis={"title": names[1], "format": "%"})
     few = {"condition": {"test": f"datum.n < {FEW}", "value": 0.3}, "value": 1}
     # Vega makes a text of an expression of these titles, and reads \x1b in it as one character.
@@ -143,7 +143,7 @@ def _points(which: list[Spec], mark: Spec, x: Spec, width: float, names: tuple[s
 
 
 def _histogram(now: list[Spec], before: list[Spec], scale: Spec, name: str) -> Spec:
-    """How many samples each bin has, on a logarithmic scale, so that bins of few samples can be seen."""
+    """The number of samples per bin, on a logarithmic scale, so that bins with few samples are visible."""
     low = scale["domain"][0]
     start = [{"calculate": f"max(datum.lower, {low})", "as": "start"}, {"calculate": f"{_BASE}", "as": "base"}]
     bar_x = _number("start", scale=scale, axis={"title": f"{name} (mean of each bin)", "format": "%"})
@@ -163,7 +163,7 @@ def _histogram(now: list[Spec], before: list[Spec], scale: Spec, name: str) -> S
 
 
 def gaps(table: Mapping[str, Any], after: str, level: float, *, narrow: bool = False) -> Spec | None:
-    """Confidence minus accuracy of the classes or groups that most samples are affected by, before and after.
+    """Confidence minus accuracy of the classes or groups that affect most samples, before and after.
 
     None if there is none; without ``after``, only before. ``narrow`` is for phones.
     """
@@ -210,7 +210,7 @@ def gaps(table: Mapping[str, Any], after: str, level: float, *, narrow: bool = F
 
 
 def _labels_of(rows: Sequence[Mapping[str, Any]], *, narrow: bool = False) -> list[str]:
-    """What an axis calls classes or groups: their names, shortened, with their numbers of samples; no two are equal."""
+    """Axis labels of classes or groups: shortened names with numbers of samples; all are distinct."""
     names: list[str] = []
     for row in rows:
         name = _short_name(row["name"], _NARROW_NAME if narrow else _LONGEST)
@@ -220,12 +220,12 @@ def _labels_of(rows: Sequence[Mapping[str, Any]], *, narrow: bool = False) -> li
 
 
 def _short_name(text: str, longest: int) -> str:
-    """A name from the data as a picture can hold it: a control character in a picture ends the whole process."""
+    """A name from the data without control characters, because one in a picture ends the whole process."""
     return short_name(xml_text(text), longest)
 
 
 def _ends(group: Mapping[str, Any], z: float) -> Spec:
-    """The ends of an error bar; the point itself where the error is not known."""
+    """The ends of an error bar; the point itself if the error is not known."""
     error = z * (group["se"] or 0.0)
     return {"low": 100 * group["gap"] - error, "high": 100 * group["gap"] + error}
 
@@ -264,7 +264,7 @@ def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
 
 
 def curves(results: Mapping[str, Any]) -> Spec:
-    """Mean confidence with the accuracy that it has to meet, ECE and NLL, each against T, with the current T marked."""
+    """Mean confidence (with the accuracy as its target), ECE and NLL, each against T, with the current T marked."""
     accuracy = results["data"]["accuracy"]
     marks = [
         {"temperature": place["temperature"], "name": SHORT_TITLES[name]}
@@ -322,12 +322,12 @@ def _panel(field: str, title: str, color: str, marks: list[Spec], *, percent: bo
 
 
 def _number(field: str, **more: Any) -> Spec:
-    """What shows a number, such as a position."""
+    """The encoding of a number, such as a position."""
     return {"field": field, "type": "quantitative", **more}
 
 
 def _name(field: str, shown: Mapping[str, Any]) -> Spec:
-    """What shows a name, such as a colour, without a legend; ``shown`` has what shows each."""
+    """The encoding of a name, such as a colour, without a legend; ``shown`` maps each name to its value."""
     return {"field": field, "type": "nominal", "scale": {"domain": [*shown], "range": [*shown.values()]}, "legend": None}
 
 

@@ -1,4 +1,4 @@
-"""What page and Markdown show of the dictionary, in the order in which they show it, and how they write its numbers."""
+"""The parts of the dictionary that page and Markdown show, in their order, with numbers as text."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -8,7 +8,7 @@ from nishimori._support import formatting
 from nishimori._support.formatting import count, join_names, number_text, points_with_error, value_with_error
 
 SHORT_TITLES = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
-"""What charts and buttons call methods."""
+"""The names of methods in charts and on buttons."""
 
 # Rows of a table on the page. The dictionary has all of them.
 _MOST_ROWS = 1000
@@ -21,7 +21,7 @@ _COVERAGES = (0.9, 0.8, 0.5)
 
 
 def about_data(results: Mapping[str, Any]) -> str:
-    """How many samples, of what, and what was fitted to which."""
+    """A description of the data: how many samples, and which of them were used in the fit."""
     data = results["data"]
     what = "claims" if data["of_claims"] else "samples"
     fitted = f", fitted to {count(data['n_validation'])} validation {what}" if data["measured_on"] == "test" else ""
@@ -30,22 +30,22 @@ def about_data(results: Mapping[str, Any]) -> str:
 
 
 def as_is_name(results: Mapping[str, Any]) -> str:
-    """What the model as it is is called where a temperature of others would stand."""
+    """The text for the uncalibrated model where other methods show a temperature."""
     return "as it is" if results["data"]["of_claims"] else "T = 1"
 
 
 def heading(results: Mapping[str, Any]) -> str:
-    """What the page is about."""
+    """The title of the page."""
     return f"Calibration report: {results['title']}" if results["title"] else "Calibration report"
 
 
 def after_name(results: Mapping[str, Any]) -> str:
-    """What numbers after calibration are called; empty if no method is to be used."""
+    """The heading of numbers after calibration; empty if no method is recommended."""
     return f"after {results['recommended']}" if results["recommended"] else ""
 
 
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What the report shows of each method: name, title, direction, whether it is in percent, and a factor."""
+    """The metrics that the report shows for each method: name, title, direction, whether in percent, and a factor."""
     # scikit-learn's `brier_score_loss` sums over classes if there are more than two, and takes the positive class of two.
     half = results["data"]["n_classes"] == 2 and not results["data"]["of_claims"]
     return [
@@ -59,21 +59,23 @@ def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def about_brier(results: Mapping[str, Any]) -> str:
-    """Which convention the Brier score has."""
+    """The convention of the Brier score."""
     if results["data"]["of_claims"]:
         return "The Brier score is the mean of (confidence − right)², from 0 to 1, as in scikit-learn."
     if results["data"]["n_classes"] == 2:
-        return "The Brier score is that of one of the two classes, from 0 to 1, as in scikit-learn: half the sum over both."
+        return (
+            "The Brier score is computed for one of the two classes, from 0 to 1, as in scikit-learn: half the sum over both."
+        )
     return "The Brier score is summed over classes, from 0 to 2, as in scikit-learn."
 
 
 def scores_of_slider(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The metrics that are known at each place of the slider."""
+    """The metrics that are known at each position of the slider."""
     return [metric for metric in metrics_of(results) if metric["name"] in results["slider"]["places"][0]]
 
 
 def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics of each method, with errors; a method that could not be fitted has the reason in place of them."""
+    """The metrics of each method, with errors; a method that could not be fitted has the reason instead."""
     shown, has_T = metrics_of(results), not results["data"]["of_claims"]
     rows = []
     for method in results["methods"]:
@@ -87,7 +89,7 @@ def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(row: Mapping[str, Any], metric: Mapping[str, Any], what: str = "") -> tuple[str, str]:
-    """A metric of a method, or its difference, and its interval where that stands in place of the standard error."""
+    """A metric of a method, or its difference, with a standard error or an interval."""
     name = f"{metric['name']}{what}"
     if what and row[name] == 0 and row.get(f"{name}_se") == 0:  # as the error where no prediction differs
         return "0", ""
@@ -109,7 +111,7 @@ def _value(value: float | None, metric: Mapping[str, Any]) -> str:
 
 
 def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What methods differ by from the model as it is, in metrics of which some values are better."""
+    """The differences between methods and the uncalibrated model, in metrics with a direction."""
     shown = [metric for metric in metrics_of(results) if metric["direction"] is not None]
     rows = [
         {
@@ -126,7 +128,7 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def about_risk(results: Mapping[str, Any]) -> str:
-    """The error of all answers and of the most confident ones, as a sentence; empty if it is not known."""
+    """The error of all answers and of the most confident answers, as a sentence; empty if it is not known."""
     curves = results["risk_coverage"]
     if curves is None or not curves["one"]:
         return ""
@@ -137,7 +139,7 @@ def about_risk(results: Mapping[str, Any]) -> str:
 
 
 def about_threshold(results: Mapping[str, Any]) -> str:
-    """From which confidence on answers can be trusted, as sentences; empty if that is not known."""
+    """Sentences about the confidence above which answers can be trusted; empty if that is not known."""
     if (threshold := results["threshold"]) is None:
         return ""
     when = "As it is" if threshold["method"] == "none" else f"After {threshold['method']}"
@@ -145,7 +147,7 @@ def about_threshold(results: Mapping[str, Any]) -> str:
 
 
 def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The rows of the table of classes that are taken for each other; empty if they are not known."""
+    """The rows of the table of classes that the model confuses; empty if they are not known."""
     return [
         (pair["label"], pair["predicted"], count(pair["n"]), percent(pair["share"]), percent(pair["confidence"]))
         for pair in results["confusions"] or []
@@ -153,7 +155,7 @@ def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def mistakes(results: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table of the most confident errors, cells as texts with the values that they are sorted by; None if there is none."""
+    """The table of the most confident errors, with a text and a sort key per cell; None if there is none."""
     if not results["mistakes"]:
         return None
     has_ids = any(mistake["id"] is not None for mistake in results["mistakes"])
@@ -170,14 +172,14 @@ def mistakes(results: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def tags(results: Mapping[str, Any], method: str) -> list[str]:
-    """What the tables mark a method as."""
+    """The mark of a method in tables."""
     return ["use"] * (method == results["recommended"]) + ["if predictions may change"] * (
         method == results["recommendation"]["other"]
     )
 
 
 def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The places of the slider that have a name, and the methods to use that have none on it."""
+    """The named positions of the slider, and the recommended methods that have no position."""
     places = results["slider"]["places"]
     named = [
         {"place": i, "name": as_is_name(results) if name == "none" else f"{title}: {number_text(place['temperature'])}"}
@@ -190,23 +192,23 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def all_places(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What the page can show: the places of the slider, and methods to use that have no temperature."""
+    """What the page can show: the positions of the slider, and recommended methods without a temperature."""
     return [*results["slider"]["places"], *results["slider"]["methods"]]
 
 
 def slider_place(results: Mapping[str, Any]) -> int:
-    """Where the slider is at first: at what the page shows, or at T = 1 if that has no temperature."""
+    """The initial position of the slider: what the page shows first, or T = 1 if that has no temperature."""
     start = int(results["slider"]["start"])
     return as_is(results) if all_places(results)[start]["temperature"] is None else start
 
 
 def as_is(results: Mapping[str, Any]) -> int:
-    """The place of the slider at which nothing is calibrated."""
+    """The position of the slider without calibration."""
     return next(i for i, place in enumerate(results["slider"]["places"]) if place["temperature"] == 1)
 
 
 def start_name(results: Mapping[str, Any]) -> str:
-    """What the page calls what it shows first."""
+    """The name of what the page shows first."""
     place = all_places(results)[results["slider"]["start"]]
     if results["data"]["of_claims"] and place["temperature"] is not None:
         return as_is_name(results)
@@ -214,7 +216,7 @@ def start_name(results: Mapping[str, Any]) -> str:
 
 
 def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each score: at the chosen place, and of the model as it is. The accuracy does not depend on T."""
+    """A row for each score: at the chosen position, and without calibration. The accuracy does not depend on T."""
     accuracy = results["data"]["accuracy"]
     places = all_places(results)
     shown = {"now": places[results["slider"]["start"]], "before": places[as_is(results)]}
@@ -278,7 +280,7 @@ def _gap_cell(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _about(table: Mapping[str, Any], noun: str, after: str) -> str:
-    """How far classes or groups are off, and what temperatures of their own would do."""
+    """The gaps of classes or groups, and the effect of a temperature for each."""
     sentences = []
     for key, when in (("before", "before calibration"), ("one", after), ("several", f"with a temperature per {noun}")):
         if key in table and when:
@@ -293,7 +295,7 @@ def _about(table: Mapping[str, Any], noun: str, after: str) -> str:
 
 
 def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where the numbers come from."""
+    """The origin of the numbers."""
     origin = results["provenance"]
     rows = [("Made on", origin["made_on"]), ("Library", f"nishimori {origin['library_version']}")]
     rows += [
@@ -314,12 +316,12 @@ def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def percent(value: float | None) -> str:
-    """A share in percent; None is infinite, as JSON has no such number."""
+    """A share in percent; None stands for infinity, which JSON cannot hold."""
     return formatting.percent(inf if value is None else value)
 
 
 def points(value: float | None) -> str:
-    """A difference of shares in points."""
+    """A difference between shares in percentage points."""
     return "" if value is None else points_with_error(value, None)
 
 

@@ -1,4 +1,4 @@
-"""The errors of a model: the most confident ones, which classes are taken for which others, and risk and coverage.
+"""The errors of a model: the most confident ones, the classes that it confuses, and risk and coverage.
 
 All come from one pass, with one call of the kernel per batch and map. Risk and coverage are the error of the most confident
 answers, if only a share of all samples is answered; Y. Geifman and R. El-Yaniv, NeurIPS 2017, arXiv:1705.08500, call it
@@ -35,7 +35,7 @@ _POINTS = 100
 
 
 def errors_of(data: Rows, map_: Map, ids: Any, names: Sequence[Any]) -> dict[str, Any]:
-    """The most confident errors, the classes that are confused most, and the error of the most confident answers.
+    """The most confident errors, the most confused classes, and the error of the most confident answers.
 
     ``map_`` is the calibration to use, ``ids`` are names of all rows, and ``names`` those of the classes.
     """
@@ -77,7 +77,7 @@ class FindErrors:
 
 @dataclass(frozen=True)
 class Mistakes:
-    """The most confident mistakes of some rows, the worst first; those of the rows that follow add.
+    """The most confident mistakes of some rows, the worst first; ``+`` adds the mistakes of further rows.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Mistakes:
         return Mistakes(self.n_rows + other.n_rows, sorted([*self.worst, *later])[:_MOST_MISTAKES])
 
     def table(self, row_numbers: HostArray | None, names: Sequence[Any], ids: Sequence[Any] | None) -> list[dict[str, Any]]:
-        """The mistakes as plain dictionaries; ``row_numbers`` are those of the rows among all rows of the data."""
+        """The mistakes as plain dictionaries; ``row_numbers`` are the numbers of the rows in all the data."""
         rows = []
         for _, place, predicted, label, *probabilities in self.worst:
             row = place if row_numbers is None else int(row_numbers[place])
@@ -108,7 +108,7 @@ class Mistakes:
 
 
 def mistakes_of(before: Predictions, after: Predictions) -> Mistakes:
-    """The most confident mistakes of a batch, with their confidence after calibration beside them."""
+    """The most confident mistakes of a batch, with their confidence after calibration."""
     true = before.batch.xp.exp(before.label_drops) * before.peak_probability
     (wrong,) = np.nonzero(~arrays.on_host(before.right))
     doubt = arrays.on_host(before.doubt)
@@ -120,7 +120,7 @@ def mistakes_of(before: Predictions, after: Predictions) -> Mistakes:
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums over the rows that share a pair of numbers, such as true and predicted class; those of further rows add.
+    """Sums over the rows that share a pair of numbers, such as true and predicted class; ``+`` adds further rows.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class PairSums:
 
     @classmethod
     def of_rows(cls, pairs: HostArray, values: HostArray) -> "PairSums":
-        """The sums of the values of rows, whose pairs may be there several times."""
+        """Sum the values of rows with the same pair."""
         different, places = np.unique(pairs, return_inverse=True)
         return cls(different, np.stack([np.bincount(places, summed, len(different)) for summed in values]))
 
@@ -183,7 +183,7 @@ def risk_curve(weight: HostArray, wrong: HostArray) -> list[list[float]]:
 
 
 def risk_of(at: Predictions) -> HostArray:
-    """The weights of all and of wrong answers of a batch by their confidence, which add."""
+    """The weights of all answers and of wrong answers in a batch, by confidence; they support ``+``."""
     doubt = arrays.on_host(at.doubt)
     with np.errstate(divide="ignore"):
         places = np.floor((np.log(doubt).clip(_LOWEST, 0) - _LOWEST) * _PER_E).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The dictionary as one HTML file that needs no network and is readable without JavaScript."""
+"""The dictionary as one self-contained HTML file, which is readable without JavaScript."""
 
 import base64
 import hashlib
@@ -22,8 +22,8 @@ VEGA_LITE = "6.1"
 _LEAST = {"RLIMIT_AS": 72 * 2**30, "RLIMIT_DATA": 2 * 2**30}  # measured: 68 GB of addresses and 1.2 GB are enough
 
 _NO_MEMORY = (
-    "There is not enough memory to draw the charts of the page: the JavaScript engine that draws them reserves tens of "
-    "gigabytes of address space, of which it uses few. Raise the limit of memory (ulimit -v), or write the report without "
+    "There is not enough memory to draw the charts of the page: their JavaScript engine reserves tens of "
+    "gigabytes of address space, of which it uses few. Raise the memory limit (ulimit -v), or write the report without "
     "charts, to a file that ends in .md or .json."
 )
 
@@ -60,7 +60,7 @@ def _template() -> Any:
 
 
 def _without_controls(value: Any) -> Any:
-    """What the page shows of a text; markup of our own, which is of a class of its own, stays as it is."""
+    """A text as the page shows it, escaped; the report's own markup (which has its own class) stays as it is."""
     return template_text(value) if type(value) is str else value
 
 
@@ -70,7 +70,7 @@ def _asset(name: str) -> str:
 
 
 def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """The JavaScript of Vega, and the charts as they are before the slider moves, or without JavaScript.
+    """The JavaScript of Vega, and the initial charts, which are also shown without JavaScript.
 
     A chart is an empty text if there is nothing to draw.
     """
@@ -91,14 +91,14 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
 
 
 def draw(specs: Sequence[dict[str, Any]]) -> tuple[str, list[str]]:
-    """The JavaScript of Vega, and a picture of each chart as SVG; to start Vega takes a second."""
+    """The JavaScript of Vega, and a picture of each chart as SVG; starting Vega takes a second."""
     vl_convert = require("vl_convert", extra="report", for_="The report")
     _refuse_low_limit()
     return _javascript(), [str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) for spec in specs]
 
 
 def _refuse_low_limit() -> None:
-    """Refuse to start the JavaScript engine where memory is limited, as by ``ulimit -v``, to less than it needs."""
+    """Refuse to start the JavaScript engine if memory is limited (as by ``ulimit -v``) to less than it needs."""
     try:
         import resource  # noqa: PLC0415 - Windows has none
     except ModuleNotFoundError:
@@ -115,7 +115,7 @@ def _javascript() -> str:
 
 
 def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
-    """What the script of the page reads."""
+    """The data for the script of the page."""
     return {
         "places": charts.shown_places(results),
         "start": results["slider"]["start"],
@@ -128,12 +128,12 @@ def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, 
 
 
 def _inert(payload: Any) -> str:
-    """JSON that no parser of HTML takes for anything else: names from the data may hold ``</script>``."""
+    """JSON that is safe inside HTML: names from the data may contain ``</script>``."""
     text = json.dumps(payload, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _policy(*scripts: str) -> str:
-    """What a browser may do with the page: run these scripts and no others, and load nothing."""
+    """The content security policy of the page: run only these scripts, and load nothing."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""The report as an object: what people make, look at and save."""
+"""The report as an object that users make, look at and save."""
 
 import json
 import os
@@ -93,7 +93,7 @@ class Report:
         whole("n_bins", n_bins, 1, _MOST_BINS)
         about_test = (test_logits, test_labels, test_weight, test_clusters, test_groups)
         if test_logits is None and any(value is not None for value in about_test):
-            raise InputError("test_logits", "be given where other arguments speak of test data", got="None")
+            raise InputError("test_logits", "be passed if other arguments describe test data", got="None")
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes = options.get("input") or validation.input, options.get("classes")
@@ -117,7 +117,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, results: Mapping[str, Any]) -> Self:
-        """The report of results that `to_dict` gave, perhaps through a file of JSON.
+        """Restore a report from the result of `to_dict`, perhaps read from a JSON file.
 
         Results of earlier versions get the keys that reports have now, with None or nothing where they say nothing.
 
@@ -130,18 +130,18 @@ class Report:
         """
         version = results.get("format") if isinstance(results, Mapping) else None
         if type(version) is not int or version != FORMAT:
-            raise InputError("results", f"be what `to_dict` of a report gave, of format {FORMAT}", got=brief(results))
+            raise InputError("results", f"be the result of a report's `to_dict`, in format {FORMAT}", got=brief(results))
         report = cls.__new__(cls)
         report._results = to_plain(present_results(results))
         return report
 
     @property
     def verdict(self) -> str:
-        """What the page says at its top, a line each: what is wrong, what to do, what stays wrong, and whether to ship."""
+        """The lines at the top of the page: what is wrong, what to do, what stays wrong, and whether to ship."""
         return "\n".join(lines(self._results))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
+        """Everything as plain numbers, texts, lists and dictionaries; numbers that are not finite are None."""
         return dict(self._results)
 
     def to_json(self) -> str:
@@ -149,11 +149,11 @@ class Report:
         return json.dumps(self._results, allow_nan=False)
 
     def to_markdown(self) -> str:
-        """The verdict and all tables, for a pull request or a model card; of long tables the worst rows."""
+        """The verdict and all tables, for a pull request or a model card; long tables are cut to the worst rows."""
         return markdown(self._results)
 
     def to_html(self) -> str:
-        """The page: one file that needs no network."""
+        """The page as one self-contained HTML file."""
         return page(self._results)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -194,7 +194,7 @@ class Report:
 def code_of(
     recommended: str | None, fitted: str, measured: str, *opening: str, options: str = "", of_claims: bool = False
 ) -> str:
-    """Lines of Python that give the numbers of the method to use, or of adaptive if that needs more than its name.
+    """Python code that reproduces the numbers of the recommended method, or of adaptive if a name is not enough.
 
     ``fitted`` and ``measured`` are what they call the data, which ``opening`` lines open. ``options`` are of the calibrator.
     """
@@ -213,7 +213,7 @@ Report.__doc__ = with_options(Report.__doc__ or "", DEFAULTS)
 
 
 def _arguments(data: Rows, prefix: str = "") -> str:
-    """What the code of the page calls some data."""
+    """The name of some data in the code on the page."""
     scores, labels = data.arguments
     if data.is_claims:
         return f"nishimori.claims({prefix}{scores}, {prefix}{labels})"

@@ -1,4 +1,4 @@
-"""Everything that the page shows, as a plain dictionary: numbers, texts, lists and dictionaries, JSON as it is.
+"""Everything that the page shows, as a plain dictionary that can be written as JSON.
 
 The renderers know nothing but this dictionary. What cannot be told from the data, such as the worst mistakes of a sketch, is
 listed under "absent" with the reason.
@@ -67,7 +67,7 @@ def results_of(
     level: float,
     n_bins: int,
 ) -> dict[str, Any]:
-    """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data.
+    """The dictionary: fits to the validation data, and their effect on the test data or, without any, on the same data.
 
     ``meaning`` is what the scores are: input, classes and floor. The rest is as for `Report`.
     """
@@ -131,7 +131,7 @@ def results_of(
 
 
 def _further_methods(named: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
-    """Calibrators that the user asks for, besides those that every page has."""
+    """Calibrators that the user requests, in addition to the usual ones."""
     if not named:
         return {}
     if isinstance(named, Sequence) and not isinstance(named, str):
@@ -139,17 +139,17 @@ def _further_methods(named: Any, meaning: Mapping[str, Any], *, by_groups: bool)
     calibrators = calibrators_by_name(named, meaning, by_groups=by_groups, of_rows=True) if named else {}
     for name in calibrators:
         if name in (*ONE_TEMPERATURE, *BY_GROUP):
-            raise InputError("methods", "have names that no other method of the page has", got=repr(name))
+            raise InputError("methods", "have names that differ from all other methods of the page", got=repr(name))
     return calibrators
 
 
 def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
-    """The metrics that depend on T, and those that were asked for; the ``error`` where predictions differ between methods."""
+    """The metrics that depend on T, and requested ones; also the ``error`` if predictions differ between methods."""
     return [metric for metric in in_tables(metrics) if error or not (metric.of_predictions and metric.by_default)]
 
 
 def _method_row(method: Compared, level: float) -> dict[str, Any]:
-    """A method with all its numbers, intervals and differences from the model as it is."""
+    """A method with all its numbers, intervals and differences from the uncalibrated model."""
     numbers = method.numbers(level)
     for name, difference in method.differences.items():
         low, high = (None, None) if difference.se is None else difference.interval(level)
@@ -162,7 +162,7 @@ def _method_row(method: Compared, level: float) -> dict[str, Any]:
 
 
 def _gate(comparison: Comparison, data: Rows, wanted: Wanted, classes: Any) -> dict[str, Any]:
-    """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
+    """Verdicts of `gate` on the uncalibrated model, and after recommended methods unless these were fitted to the same data."""
     used = [method for method in comparison.recommendation.methods if method != "none"]
     by: By = "prediction" if data.groups is None else "groups"
     judged = []
@@ -178,7 +178,7 @@ def _gate(comparison: Comparison, data: Rows, wanted: Wanted, classes: Any) -> d
 
 
 def _threshold(data: Rows, one: Compared, level: float) -> dict[str, Any] | None:
-    """Above which confidence answers are certified after the method to use; None where each sample does not count once."""
+    """The certified threshold after the recommended method; None unless each sample counts once."""
     try:
         threshold = threshold_of(data, _map_of(one), None, _MAX_RISK, level)
     except InputError:
@@ -218,7 +218,7 @@ def _error_bars(card: Scorecard) -> str:
 
 
 def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Compared, n_bins: int) -> dict[str, Any]:
-    """The scores at each place of the slider in order of T, then those of methods to use that have no T; it starts at ``one``.
+    """The scores at each slider position in order of T, then of recommended methods without T; it starts at ``one``.
 
     The places of methods have names.
     """
@@ -264,7 +264,7 @@ def _bins(curve: Reliability, level: float) -> list[list[float]]:
 
 
 def _gap_table(comparison: Comparison, which: str, one: str, several: str, fitted: Any) -> dict[str, Any]:
-    """One row per group, the worst of the model as it is first: as it is, after one method, and with one T per group.
+    """One row per group, the worst before calibration first: uncalibrated, after one method, and with one T per group.
 
     ``which`` is "by_class" or "by_group", ``one`` the method to use, and ``several`` the one that is ``fitted`` with a
     temperature for each group, if it could be.
@@ -291,7 +291,7 @@ def _mean_gap(gaps: GroupGaps) -> dict[str, Any]:
 
 
 def _temperatures(fitted: Any) -> Mapping[Any, tuple[float, float | None]]:
-    """T and its error by the name of the group."""
+    """T and its error, by the name of the group."""
     names = fitted.groups_ if isinstance(fitted.groups_, tuple) else fitted.groups_.tolist()
     values, errors = fitted.temperatures_.tolist(), fitted.temperatures_se_
     listed: list[float | None] = [None] * len(values) if errors is None else errors.tolist()
@@ -299,7 +299,7 @@ def _temperatures(fitted: Any) -> Mapping[Any, tuple[float, float | None]]:
 
 
 def _worst_group(gaps: GroupGaps | None) -> dict[str, Any] | None:
-    """The class or group with the largest gap, of those with significant gaps if there are any, and how many these are."""
+    """The class or group with the largest gap (among significant gaps, if there are any), and how many are significant."""
     if gaps is None:
         return None
     worst = gaps.worst_first[0]
@@ -309,7 +309,7 @@ def _worst_group(gaps: GroupGaps | None) -> dict[str, Any] | None:
 
 
 def _groups_of_one_class(data: Rows) -> list[str]:
-    """The groups that have one true class only: what their table says may not hold for other samples of the group."""
+    """The groups with a single true class: their numbers may not hold for other samples of the group."""
     groups, n_classes = data.groups, data.n_classes
     assert groups is not None
 

@@ -1,4 +1,4 @@
-"""What the dictionary of a report must hold, so that page, Markdown and JSON can be made of it.
+"""The required contents of a report's dictionary, from which page, Markdown and JSON are made.
 
 Keys that no table names may be there too, as JSON: later versions of the same format may have more of them. What earlier
 reports lack has a default in the tables, or follows from what they have: `present_results` gives every report the format of
@@ -58,7 +58,7 @@ _METHOD = {
 
 
 def _gaps(value: Any) -> Shape:
-    """The table of classes or of groups; ``several`` is there for all rows or for none."""
+    """The table of classes or of groups; either all rows have ``several``, or none has."""
     kinds = "before one several" if isinstance(value, dict) and "several" in value else "before one"
     row = {
         "name": TEXT,
@@ -164,7 +164,7 @@ _REPORT = {
 
 
 def present_results(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The results as reports have them now; refuses a dictionary from which a report cannot be made."""
+    """The results in the current form; refuses a dictionary from which a report cannot be made."""
     try:
         checked: dict[str, Any] = check_shape(dict(results), _REPORT)
         check_shape(checked, _references(checked))
@@ -185,7 +185,7 @@ def present_results(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_present_names(value: Any, key: str = "") -> Any:
-    """The results with methods as they are called now; earlier reports have other names for some."""
+    """The results with the current names of methods; earlier reports have other names for some."""
     if isinstance(value, dict):
         return {name: _with_present_names(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
@@ -194,7 +194,7 @@ def _with_present_names(value: Any, key: str = "") -> Any:
 
 
 def _references(results: Mapping[str, Any]) -> Shape:
-    """What parts of a report must be because of others: methods that are named exist, and so do metrics that are listed."""
+    """Check that parts of a report agree: named methods and listed metrics exist."""
     listed, methods, slider, gate = metrics_of(results), results["methods"], results["slider"], results["gate"]
     fitted = [method["method"] for method in methods if method["confidence"] is not None]
     used: Shape = (one_of(*(name for name in fitted if name != "none")), None)
@@ -225,7 +225,7 @@ def _references(results: Mapping[str, Any]) -> Shape:
 
 
 def _judged(gate: Mapping[str, Any], recommended: str) -> Shape:
-    """The model as it is was judged, and the method to use was or says that it was not, all by the same bounds."""
+    """Check that the uncalibrated model was judged, the recommended method was or says why not, all by the same bounds."""
     judged, n_checks = [method["method"] for method in gate["methods"]], len(gate["methods"][0]["checks"])
     is_whole = "none" in judged and recommended in [*judged, *gate["unjudged"]]
     checks = {"checks": list_of({}, n_checks, n_checks)}
@@ -233,7 +233,7 @@ def _judged(gate: Mapping[str, Any], recommended: str) -> Shape:
 
 
 def _numbers(metrics: Sequence[Mapping[str, Any]], what: str) -> dict[str, Shape]:
-    """The numbers of a method: of what is not in percent the table shows the standard error."""
+    """The numbers of a method; metrics that are not in percent need a standard error for the table."""
     numbers: dict[str, Shape] = {}
     for metric in metrics:
         name, error = f"{metric['name']}{what}", Maybe(_UNKNOWN) if metric["in_percent"] else _UNKNOWN

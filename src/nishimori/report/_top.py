@@ -1,4 +1,4 @@
-"""The top of the page: what is wrong and what is left of it, what to do, what stays wrong, before and after, ship or not."""
+"""The top of the page: what is wrong, what calibration leaves of it, what to do, and whether to ship."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +13,19 @@ _LONGEST = 20
 
 
 def lines(results: Mapping[str, Any]) -> list[str]:
-    """All of it in words, a line each."""
+    """The top of the page as lines of text."""
     verdict, decision = results["verdict"], shipping(results)
     sentences = [f"{verdict['headline']}.", verdict["caveats"], *actions(results), *stays_wrong(results)]
     return [*filter(None, sentences), *([] if decision is None else [f"{decision['decision']}. {decision['text']}"])]
 
 
 def actions(results: Mapping[str, Any]) -> list[str]:
-    """What to do, a sentence for each method, as `compare` says it; earlier reports have it in one text."""
+    """What to do, a sentence for each method, as in `compare`; earlier reports have one text."""
     return results["recommendation"]["sentences"] or [results["verdict"]["advice"]]
 
 
 def stays_wrong(results: Mapping[str, Any]) -> list[str]:
-    """The predicted classes and groups that are off after the methods to use, a sentence each, as far as they are known."""
+    """Sentences about predicted classes and groups that are miscalibrated after the recommended methods, if known."""
     methods = {row["method"]: row for row in results["methods"]}
     row, other = methods[results["recommended"] or "none"], methods.get(results["recommendation"]["other"])
     about = (
@@ -35,7 +35,7 @@ def stays_wrong(results: Mapping[str, Any]) -> list[str]:
 
 
 def _about_worst(row: Mapping[str, Any], other: Mapping[str, Any] | None, noun: str) -> str:
-    """How often the worst class or group is right, and how many are off; empty if that is not known, or none is."""
+    """How often the worst class or group is right, and how many are miscalibrated; empty if unknown or none."""
     worst = row[f"worst_{noun}"]
     if worst is None or not worst["off"]:
         return ""
@@ -55,11 +55,11 @@ def _number_off(worst: Mapping[str, Any]) -> str:
 # Before and after
 
 Cell = tuple[str, str, str]
-"""A text, a smaller one below it, and "good" or "bad" where it is judged."""
+"""A text, a smaller one below it, and "good" or "bad" if it is judged."""
 
 
 def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers that decide, as the model is and after each method to use: bounds first, if there are any."""
+    """The deciding numbers, before calibration and after each recommended method: bounds first, if there are any."""
     methods = {method["method"]: method for method in results["methods"]}
     names = [name for name in (results["recommended"], results["recommendation"]["other"]) if name in methods]
     shown = [methods["none"], *(methods[name] for name in names)]
@@ -90,7 +90,7 @@ def _plain(*texts: str) -> list[Cell]:
 
 
 def _bounds(results: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
-    """A row for each bound: the verdict on each method, and the limits that show it."""
+    """A row for each bound: the verdict on each method, and the limits behind it."""
     checks_of = {method["method"]: method["checks"] for method in (results["gate"] or {"methods": []})["methods"]}
     judged = [(check["title"], number) for number, check in enumerate(checks_of.get("none", []))]
     return [
@@ -108,7 +108,7 @@ def _judged(check: Mapping[str, Any] | None) -> Cell:
 
 
 def shipping(results: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Whether the model keeps its bounds, as it is or after a method to use, with the checks; None if no bound was given."""
+    """Whether the model keeps its bounds, uncalibrated or after a recommended method; None if no bound was passed."""
     gate = results["gate"]
     if gate is None:
         return None

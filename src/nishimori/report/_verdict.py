@@ -1,4 +1,4 @@
-"""What the numbers mean, in the words at the top of the page."""
+"""Explain the numbers in the words at the top of the page."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -26,14 +26,14 @@ TITLES = {
     "bias": "Bias correction (bias)",
     "vector": "Vector scaling (vector)",
 }
-"""The methods of the page by the names that the dictionary has for them."""
+"""The titles of the methods on the page, by their names in the dictionary."""
 
 _NO_TEMPERATURE = "No temperature could be fitted; the table of methods says why."
 
 
 @dataclass(frozen=True)
 class Headline:
-    """What is wrong with the model as it is, and what is left of that after calibration; empty where that is not known.
+    """What is wrong with the uncalibrated model, and what calibration leaves of it; empty if that is not known.
 
     ``off`` and ``off_after`` say whether it is significant.
     """
@@ -58,7 +58,9 @@ def verdict_of(comparison: Comparison, second: str, *, of_claims: bool = False) 
     shown = {*advised.sentences, comparison.about_classes, comparison.about_groups, comparison.same_rows}
     return {
         "status": _status(comparison),
-        "headline": ". ".join(["Zeros at true classes"] * bool(comparison.caveat) + [str(headline) for headline in headlines]),
+        "headline": ". ".join(
+            ["Some true labels got probability 0"] * bool(comparison.caveat) + [str(headline) for headline in headlines]
+        ),
         "headlines": [asdict(headline) for headline in headlines],
         "caveats": " ".join(filter(None, (comparison.same_rows or FLATTERS * comparison.flatters, comparison.caveat))),
         "summary": _summary(card),
@@ -72,7 +74,7 @@ def verdict_of(comparison: Comparison, second: str, *, of_claims: bool = False) 
 
 
 def _status(comparison: Comparison) -> str:
-    """What the model as it is shows, in agreement with what is recommended."""
+    """The status and headline of the uncalibrated model, in agreement with the recommendation."""
     card = comparison["none"].card
     if card.gap_se is None:
         return "unknown"
@@ -83,7 +85,7 @@ def _status(comparison: Comparison) -> str:
 
 
 def second_share(card: Scorecard) -> float | None:
-    """The share of the samples that are of the second of two classes; None if there are more classes, and from a sketch."""
+    """The share of samples in the second of two classes; None for more classes, and from a sketch."""
     gap = card.estimates.get("positive_gap")
     return None if gap is None or gap.gaps is None else gap.gaps.true_share
 
@@ -92,7 +94,7 @@ def second_share(card: Scorecard) -> float | None:
 
 
 def _headlines(comparison: Comparison, second: str) -> list[Headline]:
-    """Confidence against accuracy, and of two classes the second one, which comes first where it is off."""
+    """Headlines: confidence against accuracy and, for two classes, the second class, first if it is miscalibrated."""
     of_confidence, of_second = _about_confidence(comparison), _about_second(comparison, second)
     if of_second is None:
         return [of_confidence]
@@ -124,7 +126,7 @@ def _about_confidence(comparison: Comparison) -> Headline:
 
 
 def _about_places(comparison: Comparison) -> Headline:
-    """What is wrong where mean confidence is not significantly off."""
+    """What is wrong if mean confidence does not differ significantly from accuracy."""
     off = what_is_off(comparison["none"], comparison.level)
     if off in ("classes", "groups"):
         what, name = ("predicted classes", "by_class") if off == "classes" else ("groups", "by_group")
@@ -144,7 +146,7 @@ def _about_places(comparison: Comparison) -> Headline:
 
 
 def _about_second(comparison: Comparison, name: str) -> Headline | None:
-    """The mean probability of the second of two classes against its share of the samples; None if there are more classes."""
+    """The mean probability of the second of two classes against its share of the samples; None for more classes."""
     z = normal_quantile(comparison.level)
 
     def left(row: Compared) -> tuple[str, bool]:
@@ -160,7 +162,7 @@ def _about_second(comparison: Comparison, name: str) -> Headline | None:
 
 
 def _headline(comparison: Comparison, now: str, left: Callable[[Compared], tuple[str, bool]], *, off: bool = True) -> Headline:
-    """What is wrong now and, if a method is to be used, what it leaves of that: as text, and whether that is significant."""
+    """The error now and, if a method is recommended, what it leaves: as text, and whether that is significant."""
     choice = comparison.recommendation.choice
     if choice in (None, "none"):
         return Headline(now, off)

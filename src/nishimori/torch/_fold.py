@@ -206,7 +206,7 @@ def _check_unfolded(head: Head, temperature: float) -> None:
         )
 
 
-class Folded(NamedTuple):
+class FoldedHead(NamedTuple):
     """The layer that holds a map now, and whether it had no bias before."""
 
     head: Head
@@ -223,7 +223,7 @@ def fold(
     again: bool = False,
     class_axis: int = -1,
     pick: Pick = None,
-) -> Folded:
+) -> FoldedHead:
     """Make ``change`` to the last layer of ``model`` in place, and note it there.
 
     ``call`` is what the user writes to pass a ``probe``, and ``again`` if the layer may hold a temperature already.
@@ -278,7 +278,7 @@ def _warn_of_no_check(head: Head, map_: Map) -> None:
 
 def _change_layer(
     head: Head, change: Change, run: Callable[[], Tensor] | None = None, expected: Tensor | None = None
-) -> Folded:
+) -> FoldedHead:
     """Make ``change`` to a layer; ``expected`` are the logits that ``run`` should then return."""
     layer: Any = head.layer
     has_new_bias = change.adds_bias(layer)
@@ -298,7 +298,7 @@ def _change_layer(
         layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
     else:
         layer.folded_map = Affine.kind
-    return Folded(head, has_new_bias)
+    return FoldedHead(head, has_new_bias)
 
 
 def folded_copy(model: nn.Module, map_: Map, probe: Any = None, class_axis: int = -1, pick: Pick = None) -> nn.Module:

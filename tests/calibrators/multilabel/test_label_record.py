@@ -336,7 +336,7 @@ def test_logits_that_look_like_probabilities_are_warned_of():
         found.predict_proba(sigmoid(X))
     with pytest.warns(InputWarning, match=re.escape(words.replace("`X`", "`logits`"))):
         nishimori.multilabel.evaluate_multilabel(sigmoid(X), Y, calibrator=found)
-    words = r"must be said to be logits or probabilities, .* Pass `input='probabilities'` if these are probabilities, or"
+    words = r"must be declared as logits or probabilities, .* Pass `input='probabilities'` if these are probabilities, or"
     with pytest.raises(InputError, match=f"^`logits` {words}"):
         nishimori.multilabel.evaluate_multilabel(sigmoid(X), Y)
     with pytest.raises(InputError, match=f"^`X` {words}"):

@@ -110,7 +110,9 @@ def test_what_is_no_metric_is_refused(asked, message):
 
 def test_a_sketch_refuses_what_it_does_not_keep():
     sketch = nishimori.Sketch().update(LOGITS, LABELS)
-    with pytest.raises(InputError, match=r"^`metrics` must be what a Sketch keeps, got 'ks'\. Pass logits and labels\.$"):
+    with pytest.raises(
+        InputError, match=r"^`metrics` must be metrics that a Sketch supports, got 'ks'\. Pass logits and labels\.$"
+    ):
         evaluate(sketch, metrics=["ks"])
     assert evaluate(sketch)["brier"].se is None
     assert evaluate(sketch)["ece"].se > 0

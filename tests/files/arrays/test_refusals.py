@@ -21,9 +21,9 @@ from nishimori.errors import FormatError, InputError
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_rows_and_no_dimensions_are_refused(tmp_path, suffix):
     path = saved(tmp_path / f"x{suffix}", logits=np.zeros((0, 3), np.float32))
-    refused(path, r"has nothing in it, its shape is \(0, 3\)\. Save it again with its rows\.$")
+    refused(path, r"is empty: its shape is \(0, 3\)\. Save it again with its rows\.$")
     path = saved(tmp_path / f"y{suffix}", logits=np.zeros((3, 0), np.float32))
-    refused(path, r"has nothing in it, its shape is \(3, 0\)")
+    refused(path, r"is empty: its shape is \(3, 0\)")
     path = saved(tmp_path / f"z{suffix}", logits=np.array(1.0))
     refused(path, r"must have one row per sample, got an array of shape \(\)\.$")
 
@@ -92,7 +92,7 @@ UNUSUAL = {
     "nested": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_nested_tensor'\. Save \{name: tensor\}",
     "meta": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_meta_tensor_no_storage'\. Save",
     "complex": r"must hold numbers, got dtype complex64",
-    "expanded": r"repeats its elements\. Save `contiguous\(\)` of it\.$",
+    "expanded": r"repeats its elements\. Save `tensor\.contiguous\(\)` instead\.$",
     "bytes": r"not a file of plain tensors: it refers to '__builtin__ bytearray'\. Save \{name: tensor\}",
     "number": r"'logits' in .* must be a tensor, got a int\. Save \{name: tensor\} with torch\.save\.$",
 }
@@ -109,7 +109,7 @@ def test_unusual_tensors_are_refused_with_what_to_do(tmp_path, kind):
 def test_a_pt_file_must_be_a_dictionary_with_names(tmp_path, content):
     path = tmp_path / "x.pt"
     torch.save(content, path)
-    refused(path, r"must (hold a dictionary of tensors, got a \w+|have names of text, got 3)\. Save \{name: tensor\} with")
+    refused(path, r"must (hold a dictionary of tensors, got a \w+|have text as names, got 3)\. Save \{name: tensor\} with")
 
 
 def test_instructions_that_allocate_memory_are_not_followed(tmp_path):
@@ -177,7 +177,7 @@ def test_an_array_must_have_the_size_that_its_header_gives(tmp_path, suffix, sha
     path, content = tmp_path / f"x{suffix}", npy_content(shape, ROWS.tobytes())
     path.write_bytes(content) if suffix == ".npy" else member(path, content)
     refused(
-        path, r"is truncated or damaged: its header describes .* bytes, and there are 120\. Save it again|is not a plain NumPy"
+        path, r"is truncated or damaged: its header describes .* bytes, but there are 120\. Save it again|is not a plain NumPy"
     )
 
 
@@ -186,7 +186,7 @@ def test_more_inside_a_member_than_the_directory_says_is_refused(tmp_path):
     refused(member(tmp_path / "x.npz", content + bytes(10**6), file_size=len(content)), "is damaged")
     path = member(tmp_path / "y.npz", content + bytes(10**6), file_size=len(content), compression=zipfile.ZIP_DEFLATED)
     refused(path, "is damaged")
-    refused(member(tmp_path / "z.npz", content, file_size=10**15), "header describes 120 bytes, and there are 9999")
+    refused(member(tmp_path / "z.npz", content, file_size=10**15), "header describes 120 bytes, but there are 9999")
 
 
 def test_a_small_archive_of_a_huge_array_is_refused_before_it_is_read(tmp_path):
@@ -229,7 +229,7 @@ def test_headers_that_cannot_be_parsed_are_refused(tmp_path, header, version):
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_refused(tmp_path, compression):
     path = member(tmp_path / "x.npz", npy_content((10, 3), ROWS.tobytes()), compression=compression)
-    refused(path, r"is compressed in a way that NumPy does not use\. Save it again with numpy\.savez\.$")
+    refused(path, r"uses a compression method that NumPy does not use\. Save it again with numpy\.savez\.$")
 
 
 def test_encrypted_members_are_refused(tmp_path):

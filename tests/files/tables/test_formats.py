@@ -122,7 +122,7 @@ def test_a_column_of_lists_is_a_table_of_numbers(ending, kind, tmp_path):
         ),
         ({"a": [[1.0, 2.0], None]}, "row 1, counted from 0, column 'a': the lists of a column must have the same length"),
         ({"a": pa.array([None, [1.0]])}, "row 0, counted from 0, column 'a'"),
-        ({"a": pa.array([], pa.float64())}, "has the names of its columns, but no rows."),
+        ({"a": pa.array([], pa.float64())}, "has column names, but no rows."),
     ],
 )
 @pytest.mark.parametrize("ending", [".parquet", ".feather"])
@@ -242,7 +242,7 @@ def test_typed_columns_become_text(tmp_path):
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])
 def test_bytes_are_not_text(ending, tmp_path):
     with (
-        pytest.raises(FormatError, match=r"holds text, which bytes are not. Write a .parquet or .feather file"),
+        pytest.raises(FormatError, match=r"holds text, and bytes are not text. Write a .parquet or .feather file"),
         new_table(tmp_path / f"p{ending}", ["b"], overwrite=False) as table,
     ):
         table.write([pa.array([b"\x00"])])

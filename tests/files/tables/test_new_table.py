@@ -108,6 +108,6 @@ def test_a_thousand_columns_take_less_than_300_mb(tmp_path, measure):
 
 
 def test_a_decimal_mark_that_also_separates_fields_is_refused_and_leaves_no_file(tmp_path):
-    with pytest.raises(InputError, match=r"`decimal` must be another mark than the delimiter, ','\. Pass .*delimiter=';'"):
+    with pytest.raises(InputError, match=r"`decimal` must differ from the delimiter, ','\. Pass .*delimiter=';'"):
         written(tmp_path, [np.array([0.5])], decimal=",")
     assert list(tmp_path.iterdir()) == []

@@ -113,8 +113,8 @@ def test_fields_in_quotes_and_over_several_lines_lie_between_others(written, mon
     ("content", "message"),
     [
         ("", "t.csv is empty. It must start with the names of its columns."),
-        ("a,b,labels\n", "t.csv has the names of its columns, but no rows."),
-        ("a,b,labels", "t.csv has the names of its columns, but no rows."),
+        ("a,b,labels\n", "t.csv has column names, but no rows."),
+        ("a,b,labels", "t.csv has column names, but no rows."),
         ("a,b,a\n1,2,3\n", "t.csv has more than one column called 'a'."),
         ("a,,labels\n1,2,3\n", "t.csv has no name for column 2 of 3."),
         ("0.5,1.5,2\n1,2,3\n", "t.csv starts with numbers. Its first line must name the columns."),
@@ -126,8 +126,8 @@ def test_fields_in_quotes_and_over_several_lines_lie_between_others(written, mon
         ("a,b,labels\n1,2\n", "t.csv, line 2: 2 fields where the header has 3; the delimiter is ','."),
         ("a,b,labels\n1,2,3\n\n4,5,6\n", "t.csv, line 3: 0 fields where the header has 3"),
         ("a,b,c,labels\n0,5,1,2,0\n", "t.csv, line 2: 5 fields where the header has 4; the delimiter is ','. If its decimal"),
-        ('a,b,labels\n1,2,"x\n3,4,5\n', "t.csv, line 3: a quote is opened and never closed."),
-        ('a,b,labels\n1,2,"x' + "y" * 200_000, "line 2: field larger than field limit (131072). Double the quotes"),
+        ('a,b,labels\n1,2,"x\n3,4,5\n', "t.csv, line 3: a quotation mark is never closed."),
+        ('a,b,labels\n1,2,"x' + "y" * 200_000, "line 2: field larger than field limit (131072). Double the quotation marks"),
         ('a,b,labels\n1,2,"x"y\n', "t.csv, line 2: ',' expected after '\"'."),
         ("a,b,labels\r1,2,3\r", "t.csv, line 1: a carriage return inside a line."),
         (b"a,b,labels\n1,\x00,3\n", "t.csv, line 2: a NUL byte, so this is not text."),
@@ -153,7 +153,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(written, monke
 )
 def test_damaged_gzip_is_refused(written, damage):
     content = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(500)))
-    with pytest.raises(FormatError, match=r"t.csv.gz is not a whole gzip file"):
+    with pytest.raises(FormatError, match=r"t.csv.gz is not a complete gzip file"):
         read(written(damage(content), "t.csv.gz"))
 
 
@@ -198,8 +198,8 @@ def test_another_decimal_mark_is_refused_and_named(written, cell, decimal, delim
         ("", ".", "`delimiter` must be one character"),
         ("§", ".", "`delimiter` must be one character"),
         (";", ";", "`decimal` must be '.' or ',', got ';'."),
-        (",", ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
-        (None, ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
+        (",", ",", "`decimal` must differ from the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
+        (None, ",", "`decimal` must differ from the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
     ],
 )
 def test_marks_that_cannot_be_are_refused(written, delimiter, decimal, message):

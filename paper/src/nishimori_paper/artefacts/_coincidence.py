@@ -1,4 +1,4 @@
-"""Where the temperatures of EC and TS differ, and by how much: the gap between confidence and accuracy at each margin.
+"""Explain the difference between the EC and TS temperatures by the gap between confidence and accuracy at each margin.
 
 Write d_k ≥ 0 for the distance of logit k below the largest one, p_k for the probabilities at β = 1/T, and
 
@@ -95,7 +95,7 @@ class Distances:
 
 
 class Roots(NamedTuple):
-    """The log β of EC and that of TS."""
+    """The log β of EC and the log β of TS."""
 
     ec: float
     ts: float
@@ -167,12 +167,12 @@ def profile(data: Distances, log_beta: float) -> list[dict[str, float]]:
 
 
 def root_mean_square(rows: Sequence[dict[str, float]]) -> float:
-    """Root mean square of the gap over bins, less what sampling noise alone would give."""
+    """Root mean square of the gap over bins, minus the part expected from sampling noise."""
     return sqrt(max(0.0, float(np.mean([row["gap"] ** 2 - row["gap_se"] ** 2 for row in rows]))))
 
 
 def limit(score: LinearScore) -> dict[str, Any]:
-    """The same decomposition for a classifier of the theory: two classes, so that no rest is left, and no sampling error."""
+    """The same decomposition for a classifier of the theory: two classes, so there is no rest, and no sampling error."""
     s, weight, wrong = score.line
     T = score.temperature_ec
     margin = sqrt(score.q) / T * s

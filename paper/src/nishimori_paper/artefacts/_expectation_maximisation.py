@@ -18,7 +18,7 @@ _COLOURS = {name: TEACHER_COLORS[name] for name in ("logit", "probit")}
 
 
 class Setting(NamedTuple):
-    """Who labels the samples, at which temperature, and which likelihood is assumed."""
+    """The teacher that labels the samples, its temperature, and the assumed likelihood."""
 
     teacher: str
     temperature: float
@@ -150,7 +150,7 @@ def _row(setting: Setting, experiments: Experiments) -> dict[str, Any]:
 
 
 def _free_energy(teacher: str, d: int, size: int, seed: int) -> dict[str, Any]:
-    """The free energy of one training set and that of the limit, at temperatures around T* = 1."""
+    """The free energy of one training set and of the limit, at temperatures around T* = 1."""
     data = draw(_teacher(teacher, 1.0), _ALPHA, d, True, np.random.default_rng(seed))
     best = expectation_maximisation(data.x, data.y, teacher)
     curves = []

@@ -91,7 +91,7 @@ class FigureCoincidence(Artefact):
         return {"differences": differences, "bins": bins, "shares": shares, "theory": limits, "theory-curves": curves}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        """Differences log T_TS/T_EC beside those of the paper's tables, which are of other networks or images."""
+        """Differences log T_TS/T_EC, compared with the paper's tables, which use other networks or images."""
         findings = []
         for name in networks_of_tables():
             parsed = NetworkName.parse(name)

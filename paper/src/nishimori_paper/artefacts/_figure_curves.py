@@ -87,7 +87,7 @@ def error_at_zero(curves: Sequence[Mapping[str, float]]) -> float:
 
 
 def _on_the_paper_alone() -> list[Finding]:
-    """What the figure's own coordinates say about its network and its validation images."""
+    """What the figure's coordinates show about its network and its validation images."""
     paper = printed()["figure-curves"]
     error, table_error = 100 * error_at_zero(paper_curves()), printed()["table-real"]["rows"]["cifar10/densenet121"][0]
     what = "test error of the paper's network, from its ECE as T → 0, against Table 1, %"

@@ -1,4 +1,4 @@
-"""Models that people ship, in one picture: calibration errors, and how far EC and TS are apart."""
+"""Shipped models in one picture: calibration errors, and the difference between EC and TS."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -44,7 +44,7 @@ class FigureShipped(Artefact):
         return {"models": rows, "networks": done[_NETWORKS]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        """How many models are beyond all image networks."""
+        """How many models exceed all image networks."""
         largest = max(abs(network["difference"]) for network in done[_NETWORKS])
         exceeds = [abs(content["difference"]["difference"]) > largest for name, content in done.items() if name != _NETWORKS]
         text = f"|log T_TS/T_EC| beyond all {len(done[_NETWORKS])} image networks for {sum(exceeds)} of {len(exceeds)} models"

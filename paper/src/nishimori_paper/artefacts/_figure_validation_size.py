@@ -151,7 +151,7 @@ def _ece(test: Labelled, temperatures: HostArray) -> HostArray:
 
 
 def summary(done: Pieces) -> list[dict[str, Any]]:
-    """Means over networks, with standard errors whose units are the networks: they cover subsets and networks together."""
+    """Means over networks, with standard errors over networks, which include the variation of subsets."""
     rows = []
     for labels in _LABELS:
         every = [row for key, rows in done.items() if key.startswith(f"{labels} ") for row in rows]
@@ -161,7 +161,7 @@ def summary(done: Pieces) -> list[dict[str, Any]]:
 
 
 def _mean_row(rows: Sequence[Row]) -> dict[str, Any]:
-    """One size. The ratio of the variances is a geometric mean; the standard error of subsets is that of fixed networks."""
+    """One size. The ratio of variances is a geometric mean; the standard error over subsets assumes fixed networks."""
 
     def column(key: str) -> HostArray:
         return np.array([row[key] for row in rows])
@@ -211,7 +211,7 @@ def crossing(done: Pieces, labels: str) -> dict[str, Any]:
 
 
 def _zero(sizes: Sequence[int], difference: HostArray) -> float:
-    """Where the difference falls below zero for good, by interpolation in log n; 0 if it always is, infinity if never."""
+    """Where the difference finally falls below zero, interpolated in log n; 0 if always below, infinity if never."""
     above = np.nonzero(difference >= 0)[0]
     if len(above) == 0:
         return 0.0

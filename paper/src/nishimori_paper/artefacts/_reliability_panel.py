@@ -61,7 +61,7 @@ def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _joined(bins: Sequence[Mapping[str, Any]]) -> tuple[Any, Any, Any]:
-    """Confidence, accuracy and samples of each bin; those whose confidence is almost 1 are joined into one."""
+    """Confidence, accuracy and samples of each bin; bins with a confidence of almost 1 are joined into one."""
     confidence, accuracy, samples = (np.array([row[key] for row in bins]) for key in ("confidence", "accuracy", "samples"))
     sure = confidence > 1 - _SURE
     if sure.sum() > 1:

@@ -1,4 +1,4 @@
-"""What the paper's two tables have in common: networks, columns, units, comparison with the printed numbers.
+"""Shared parts of the paper's two tables: networks, columns, units, comparison with the printed numbers.
 
 Each network is calibrated on clean validation images and, for CIFAR-10, also on augmented ones; both have error bars.
 """
@@ -80,7 +80,7 @@ class _Numbers:
 
 
 def compared_rows(done: Pieces, table: str) -> Sequence[Finding]:
-    """Each number of ``table`` beside the paper's."""
+    """Each number of ``table``, compared with the paper's."""
     return [finding for name in done for finding in compared_row(name, done[name], table, printed_row(name, table))]
 
 
@@ -91,7 +91,7 @@ def printed_row(name: str, table: str) -> Sequence[float]:
 
 
 def compared_row(name: str, content: Mapping[str, Any], table: str, paper: Sequence[float]) -> Sequence[Finding]:
-    """Our numbers for a network beside the paper's; two standard deviations and one printed digit count as agreement.
+    """Compare our numbers for a network with the paper's, up to two standard deviations and one printed digit.
 
     For the authors' networks, the numbers are those with clean validation images, and augmented ones may explain a difference.
     For our networks, which were trained separately, the numbers are those with augmented images, as in the paper.

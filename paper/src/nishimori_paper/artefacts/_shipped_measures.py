@@ -1,4 +1,4 @@
-"""What is measured of a model that people ship: scores of all methods, both temperatures, and why these differ."""
+"""Measurements of a shipped model: scores of all methods, both temperatures, and why these differ."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ _LEAST_LEAD = 0.2  # of the top score, for VS Code to take the answer
 
 @cache
 def measured(name: str, half: Half = "final", quick: bool = False) -> dict[str, Any]:
-    """Everything that is measured of a model on one half of its documents.
+    """All measurements of a model on one half of its documents.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def transferred(name: str, other: str, half: Half = "final") -> dict[str, Any]:
 
 
 def joined(a: shipped.ShippedModel, b: shipped.ShippedModel) -> shipped.ShippedModel:
-    """The rows of both."""
+    """The rows of both parts."""
     columns: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in a.columns}
     return replace(a, **columns)
 
@@ -148,7 +148,7 @@ def _fitted(method: str, fit: shipped.ShippedModel) -> Any:
 
 @contextmanager
 def _few_rows() -> Iterator[None]:
-    """Few rows of each class, and few clusters, are what these data are like: no warnings of that."""
+    """Suppress warnings about few rows per class and few clusters, which are normal for these data."""
     with warnings.catch_warnings():
         for kind in (FewErrorsWarning, InputWarning):
             warnings.simplefilter("ignore", kind)
@@ -190,7 +190,7 @@ def scores_of(log_p: HostArray, test: shipped.ShippedModel) -> dict[str, Any]:
 
 
 def confidence_gaps(log_p: HostArray, labels: HostArray) -> tuple[HostArray, HostArray, HostArray]:
-    """Of each row the confidence, confidence minus correctness, and the predicted class."""
+    """For each row, the confidence, confidence minus correctness, and the predicted class."""
     predicted = log_p.argmax(axis=1)
     confidence = np.exp(log_p.max(axis=1))
     return confidence, confidence - (predicted == labels), predicted
@@ -226,7 +226,7 @@ def answered(test: shipped.ShippedModel) -> dict[str, float]:
 
 
 def ece_difference(a: tuple[HostArray, ...], b: tuple[HostArray, ...], test: shipped.ShippedModel) -> dict[str, float]:
-    """ECE of one method minus that of another on the same rows, with standard errors from resampled documents and classes.
+    """The difference in ECE between two methods on the same rows, with standard errors from resampled documents and classes.
 
     Of all models, as it was fixed before the final half was measured: resampling two or four classes says little about others.
     """
@@ -281,7 +281,7 @@ def larger_error(numbers: Mapping[str, Any]) -> float:
 
 
 def clustered_error(influence: HostArray, clusters: HostArray) -> float:
-    """Standard error of a mean whose rows have these influences, if whole clusters are independent."""
+    """Standard error of a mean from the influences of its rows, if whole clusters are independent."""
     _, cluster = np.unique(clusters, return_inverse=True)
     sums = np.bincount(cluster, influence - influence.mean())
     return float(sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(influence))
@@ -293,7 +293,7 @@ def clustered_error(influence: HostArray, clusters: HostArray) -> float:
 def mechanisms(
     fit: shipped.ShippedModel, test: shipped.ShippedModel, present: HostArray, *, quick: bool = False
 ) -> dict[str, Any]:
-    """The difference of the temperatures after one thing is mended, on the rows of both parts.
+    """The difference between the temperatures after each single repair, on the rows of both parts.
 
     What has to be learned (biases, temperatures, which classes are hard) is learned on one part and used on the other.
     """
@@ -335,7 +335,7 @@ def _short(data: shipped.ShippedModel) -> dict[str, float] | None:
 
 
 def crossed(fit: shipped.ShippedModel, test: shipped.ShippedModel, change: Any) -> shipped.ShippedModel:
-    """Both parts, each changed by what the other one teaches."""
+    """Both parts, each changed by what is learned from the other one."""
     return joined(change(test, fit), change(fit, test))
 
 
@@ -355,7 +355,7 @@ def _mapped(method: str, teacher: shipped.ShippedModel, data: shipped.ShippedMod
 
 
 def without_doubtful(data: shipped.ShippedModel) -> shipped.ShippedModel:
-    """Rows without those of which two other models are sure that they are of another class."""
+    """Rows without doubtful labels: two other models confidently predict another class."""
     assert data.doubtful is not None
     return data.take(~data.doubtful)
 
@@ -367,7 +367,7 @@ def undivided(data: shipped.ShippedModel) -> shipped.ShippedModel:
 
 
 def without_hard(teacher: shipped.ShippedModel, data: shipped.ShippedModel) -> shipped.ShippedModel:
-    """Rows without classes of which the model gets less than half right."""
+    """Rows without the classes for which less than half of the model's answers are right."""
     right = teacher.logits.argmax(axis=1) == teacher.labels
     total = np.bincount(teacher.labels, minlength=len(teacher.classes))
     share = np.bincount(teacher.labels, right, minlength=len(teacher.classes)) / np.maximum(total, 1)

@@ -1,4 +1,4 @@
-"""The calibrators of the paper's related work on the networks of its tables, beside TS and EC."""
+"""The calibrators of the paper's related work on the networks of its tables, compared with TS and EC."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial

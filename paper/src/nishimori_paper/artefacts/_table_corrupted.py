@@ -50,7 +50,7 @@ class TableCorrupted(Artefact):
 
 
 def validation_only(content: Mapping[str, Any]) -> Row:
-    """ECE in percent of clean test labels, before calibration and after that on noisy validation labels."""
+    """ECE in percent with clean test labels, before and after calibration on noisy validation labels."""
     return {f"validation_only_{column}": 100 * content["validation only"][column] for column in ("ece", "ece_ts", "ece_ec")}
 
 

@@ -1,4 +1,4 @@
-"""Models that people ship: how all methods calibrate them."""
+"""Shipped models: how well all methods calibrate them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -165,7 +165,7 @@ def _row(finding: "Finding") -> dict[str, Any]:
 
 
 def _statement_row(statement: "JudgedStatement") -> dict[str, Any]:
-    """The statement, what was found and the verdict, each with what belongs to it."""
+    """The statement, the finding and the verdict, each with its details."""
     parts = [statement.ours, f"paper's data: {statement.paper_data}" if statement.paper_data else ""]
     verdict = [
         statement.verdict,
@@ -190,7 +190,7 @@ def _number_row(finding: "Finding") -> dict[str, Any]:
 
 
 def _json_row(finding: "Finding") -> dict[str, Any]:
-    """A finding as JSON, with the former name of ``paper_method`` beside it, until 0.3."""
+    """A finding as JSON, until 0.3 also with the former name of ``paper_method``."""
     row = _number_row(finding)
     if finding.statement is not None:
         return row | asdict(finding.statement)

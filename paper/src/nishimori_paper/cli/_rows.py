@@ -1,4 +1,4 @@
-"""Tables of the commands whose rows are dictionaries."""
+"""Print tables from rows that are dictionaries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from nishimori.cli._terminal import print_tabular
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print any table: a column for each key that has a value somewhere; numbers to six digits."""
+    """Print any table: a column for each key with a value in at least one row; numbers to six digits."""
     shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
     cells = [[_cell(row.get(name)) for name in shown] for row in rows]
     print_tabular(Tabular([name.replace("_", " ") for name in shown], cells))

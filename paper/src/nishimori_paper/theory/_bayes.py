@@ -119,7 +119,7 @@ def _at(teacher: Teacher, alpha: float, assumed: float, tol: float, x: Array) ->
 
 
 def bayes_temperatures(teacher: Teacher | str, alpha: float, *, tol: float = TOLERANCE) -> BayesTemperatures:
-    """The temperatures of the likelihood that least loss and expectation consistency choose; in theory both are T*.
+    """The temperatures of the likelihood that minimal loss and expectation consistency choose; in theory both are T*.
 
     Parameters are those of `bayes_optimal`. The teacher's likelihood must be log-concave.
 

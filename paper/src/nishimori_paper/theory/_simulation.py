@@ -130,7 +130,7 @@ def simulate_em(
     n_jobs: int | None = None,
     progress: bool | None = None,
 ) -> Experiments:
-    """Expectation maximisation in d dimensions: the temperature from the training set alone, and what it does to new samples.
+    """Expectation maximisation in d dimensions: the temperature from the training set alone, and its effect on new samples.
 
     Parameters are those of `simulate`, and `Experiments` lists the quantities.
 
@@ -190,7 +190,7 @@ def _population(overlaps: Overlaps) -> dict[str, float]:
 
 
 def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
-    """Temperatures of a validation sample, and what they do to a test sample; NaN where there is none."""
+    """Temperatures of a validation sample, and their effect on a test sample; NaN if there is none."""
     # Without warnings: seeds that have no temperature are counted instead.
     validation = temperatures_of(open_rows(*_new_scores(overlaps, n_val, rng)), warn=False)
     test = open_rows(*_new_scores(overlaps, n_test, rng))
@@ -247,7 +247,7 @@ def _bayes(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
 
 
 def _em(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
-    """One seed of `simulate_em`; NaN marks what does not exist, or what message passing cannot find."""
+    """One seed of `simulate_em`; NaN marks values that do not exist, or that message passing cannot find."""
     names = ("temperature_em", "standard_error", "free_energy", "error", "confidence", "loss", "excess", "temperature_ec")
     values = dict.fromkeys(names, nan)
     try:

@@ -89,7 +89,7 @@ def _gaussian_noise(images: HostArray, scale: float, rng: np.random.Generator) -
 
 
 def _impulse_noise(images: HostArray, share: float, rng: np.random.Generator) -> HostArray:
-    """Values that become 0 or 255, each colour for itself."""
+    """Set values to 0 or 255, independently for each colour."""
     drawn = rng.random(images.shape, dtype=np.float32)
     return np.select([drawn < share / 2, drawn < share], [np.uint8(0), np.uint8(255)], images)
 

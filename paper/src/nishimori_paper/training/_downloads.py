@@ -101,7 +101,7 @@ def _receive(file: PublicFile, part: Path, advice: str, report: Report) -> None:
 
 
 def _total(answer: Any, done: int) -> int | None:
-    """The number of bytes when the download is complete; None if the server does not say, or says nonsense."""
+    """The number of bytes when the download is complete; None if the server does not give a valid number."""
     length = answer.headers.get("Content-Length", "").strip()
     return done + int(length) if length.isascii() and length.isdecimal() and len(length) < _MOST_DIGITS else None
 
@@ -132,7 +132,7 @@ def _next(answer: Any, file: PublicFile, advice: str) -> bytes:
 
 
 def _brief(text: object) -> str:
-    """Words of a server for the terminal: few, and without control characters."""
+    """A server's message for the terminal: short, and without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:200])
 
 

@@ -75,7 +75,7 @@ def train(
 
 
 def _checksum(images: ImageSet) -> int:
-    """A checksum of all images, to recognise other ones."""
+    """A checksum of all images, to detect other images."""
     checksum = 0
     for split in (images.train, images.validation, images.test):
         for values in (split.pixels, split.labels):
@@ -206,7 +206,7 @@ def outputs(
 
 
 def _kept(labelled: Labelled, *, halved: bool, dataset: str) -> Labelled:
-    """The rows and digits that are stored."""
+    """Reduce logits to the rows and digits that are stored."""
     rows = labelled.logits, labelled.labels
     most = _TEST_ROWS.get(dataset, len(labelled.labels))
     if len(labelled.labels) > most:

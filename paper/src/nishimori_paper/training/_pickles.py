@@ -66,7 +66,7 @@ class _PickledDtype:
 
 
 def read(content: bytes) -> Any:
-    """What a pickle describes; arrays are `PickledArray`. Whatever else it asks for is refused."""
+    """The content of a pickle; arrays are `PickledArray`. Anything else is refused."""
     machine = _Machine()
     for code, argument, _ in pickletools.genops(content):
         if code.name == "STOP":
@@ -138,7 +138,7 @@ class _Machine:
                 raise FormatError(f"it has the instruction {code}, which is not needed for numbers and text")
 
     def _above(self, height: int) -> list[Any]:
-        """Take off everything above that height."""
+        """Remove everything above that height from the stack."""
         if not 0 <= height <= len(self.stack):
             raise FormatError("it takes more values than it has made")
         taken = self.stack[height:]
@@ -152,7 +152,7 @@ class _Machine:
 
 
 def _call_result(function: Any, arguments: Any) -> PickledArray | _PickledDtype:
-    """What a call makes; only two functions are known, and they make descriptions."""
+    """The result of a call; only two functions are known, and both return descriptions."""
     if function is _ARRAY:
         return PickledArray()
     if function is _DTYPE and isinstance(arguments[0], str):

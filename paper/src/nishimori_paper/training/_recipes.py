@@ -82,11 +82,11 @@ class Recipe:
 
     @property
     def variation(self) -> dict[str, Any]:
-        """In what the network differs from the usual one with its name."""
+        """How the network differs from the usual one with its name."""
         return {key: getattr(self, key) for key in ("width", "dropout") if getattr(self, key) != getattr(Recipe, key)}
 
     def settings(self) -> dict[str, Any]:
-        """All settings, as plain JSON; those that no network of the paper has are named only where they are in use."""
+        """All settings, as plain JSON; settings that no network of the paper uses appear only if they are in use."""
         unused = {key for key in _UNUSED if getattr(self, key) == getattr(Recipe, key)}
         return {key: value for key, value in asdict(self).items() if key not in unused}
 
@@ -120,7 +120,7 @@ def is_in_paper(dataset: str, model: str) -> bool:
 
 
 def recipe(dataset: str, model: str) -> Recipe:
-    """The recipe of a network; for one that is not in the paper, that of the data set's ResNet20."""
+    """The recipe of a network; networks that are not in the paper use the recipe of the data set's ResNet20."""
     if dataset not in NORMALISATION:
         raise InputError(f"There is no data set {dataset!r}; there are {', '.join(NORMALISATION)}.")
     return _RECIPES.get((dataset, model)) or replace(usual(dataset), model=model)

@@ -32,7 +32,7 @@ _WEIGHTS, _EPOCH, _VIEWS, _DROPOUT, _TRIAL, _MIXUP = range(6)
 
 @dataclass(frozen=True)
 class Settings:
-    """How to compute. The recipe says what to compute.
+    """Settings of the computation, which do not change the recipe.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Training:
         self.sums.zero_()
 
     def randomness(self, number: int) -> AbstractContextManager[None]:
-        """What a network draws in the steps of an epoch, such as dropout, follows from the seed inside this context."""
+        """Inside this context, random draws in the steps of an epoch, such as dropout, follow from the seed."""
         return _seeded(self.device, self.seed, _DROPOUT, number)
 
     def step(self) -> None:

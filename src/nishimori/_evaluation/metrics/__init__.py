@@ -1,1 +1,1 @@
-"""Metrics by subject: `table.py` finds them by itself, and `metric.py` says what one is."""
+"""Metrics by subject: `table.py` finds them by itself, and `metric.py` defines the class."""

@@ -1,4 +1,4 @@
-"""Metrics that are made of sums per bin: the gap between confidence and accuracy, and the expected calibration error.
+"""Metrics computed from sums per bin: the gap between confidence and accuracy, and the expected calibration error.
 
 Confidence can equal accuracy while the probability of the second of two classes is far off: where that class is rare, a model
 that gives it too much is not right less often than it says. So every scorecard of two classes has the metrics of that class
@@ -48,12 +48,12 @@ _MOST_REACH, _PARTS = 6, 10
 
 
 class OfBins:
-    """What metrics have in common that are made of the sums per bin that every scorecard has."""
+    """Base class of metrics computed from the sums per bin that every scorecard has."""
 
     of_bins: ClassVar[OneClaim | None]
 
     def claims(self, predictions: Predictions) -> BinnedClaims:
-        """What is claimed of each row, in bins."""
+        """The claim of each row, in bins."""
         return predictions.positive_claims if self.of_bins == "positive" else predictions.top_claims
 
     def sums(self, predictions: Predictions) -> BinSums:
@@ -62,7 +62,7 @@ class OfBins:
 
 
 class GapOfBins(OfBins):
-    """What gaps have in common that are made of sums per bin, whatever is claimed."""
+    """Base class of gaps computed from sums per bin, for confidences or any other claim."""
 
     bounds: ClassVar = (-1.0, 1.0)
     in_percent: ClassVar = True
@@ -70,21 +70,21 @@ class GapOfBins(OfBins):
     sides: ClassVar[tuple[str, str]] = ("confidence", "accuracy")  # what the gap is between
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
+        """The sum of all gaps. Its error is estimated from the samples, but not below the error of a calibrated model."""
         return float(sums.gaps.gaps.sum()), sums.gaps.total_se
 
     def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
-        """How the differences of the probabilities of both calibrations vary from sample to sample."""
+        """How the difference between the probabilities of both calibrations varies from sample to sample."""
         return spread(first.batch, [self.claims(second).misses - self.claims(first).misses], counts=first.counts)
 
     def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
-        """The difference of two means over the same samples."""
+        """The difference between two means over the same samples."""
         value = self.of_sums(second)[0] - self.of_sums(first)[0]
         variance = float(pair.around(np.array([value]))[0])
         return Difference.normal(value, nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of its size, on which a bound is one, and its sign in words."""
+        """The limits of the gap's size, which a bound is about, and its sign in words."""
         return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides), abs(estimate.value))
 
 
@@ -134,25 +134,25 @@ def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[floa
 
 
 def true_share(estimate: Estimate, card: "Scorecard") -> float:
-    """The share of the claims that came true, of a metric that is made of bins."""
+    """The share of claims that came true, for a metric computed from bins."""
     assert estimate.gaps is not None, "which is made of bins"
     return estimate.gaps.true_share if estimate.metric.of_bins == "positive" else card.accuracy
 
 
 def direction(gap: float, claimed: str = "confidence", true: str = "accuracy") -> str:
-    """On which side of what is true the claims are, in words; empty if they are equal."""
+    """Whether claims are above or below the truth, in words; empty if they are equal."""
     return f"{claimed} is {'above' if gap > 0 else 'below'} {true}" if gap else ""
 
 
 class MeanAbsoluteGap(OfBins):
-    """What calibration errors have in common that are the mean of abs(gap) over bins, whatever is claimed."""
+    """Base class of calibration errors that average abs(gap) over bins, for confidences or any other claim."""
 
     bounds: ClassVar = (0.0, 1.0)
     in_percent: ClassVar = True
     by_default: ClassVar = True
 
     def pair(self, first: Predictions, second: Predictions) -> HostArray:
-        """Products of the gaps of both calibrations, per pair of bins; none of clusters, whose gaps are kept for both."""
+        """Products of both calibrations' gaps, per pair of bins; none for clusters, because their gaps are kept."""
         before, after = self.claims(first), self.claims(second)
         if before.clusters is not None:
             return np.zeros((0, 0))
@@ -170,14 +170,14 @@ class MeanAbsoluteGap(OfBins):
         return estimate.gaps.interval(level)
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of the ECE, which know what hardly any claims that are false, or true, leave open."""
+        """The limits of the ECE, which allow for the uncertainty if almost all claims are true, or false."""
         assert estimate.gaps is not None, "whose absence has a reason"
         gap = card["gap" if self.of_bins == "top" else "positive_gap"]
         ends = limits_of_ece(estimate.gaps, limits_of_size(gap, card, level), true_share(gap, card), level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured", estimate.gaps.corrected)
 
     def difference(self, first: BinSums, second: BinSums, pair: HostArray, *, alone: bool) -> Difference:
-        """The difference, whose limits are not symmetric."""
+        """The difference, with asymmetric limits."""
         difference = EceDifference(first.gaps, second.gaps, _covariance(first, second, pair))
         if alone:
             return Difference(difference.value, None, None)
@@ -232,7 +232,7 @@ class Ece(MeanAbsoluteGap, Metric):
     of: Of = "top"
 
     def measure(self, data: Rows, beta: float) -> float:
-        """The calibration error in bins of its own."""
+        """The calibration error in its own bins."""
         return reliability_of(data, beta=beta, n_bins=self.n_bins, strategy=self.strategy, of=self.of).error(self.norm)
 
 
@@ -261,7 +261,7 @@ def _gaps_of_clusters(*sums: BinSums) -> list[HostArray]:
 
 
 def _are_equal(first: BinSums, second: BinSums, products: HostArray) -> bool:
-    """Whether both calibrations gave each row the same confidence, as far as the sums tell."""
+    """Whether both calibrations gave each row the same confidence, as far as the sums show."""
     if clustered := _gaps_of_clusters(first, second):
         return np.array_equal(clustered[0], clustered[1])
     return all(np.array_equal(np.diag(own.products), products) for own in (first, second))
@@ -297,7 +297,7 @@ class EceDifference:
 
     @cached_property
     def p_value(self) -> float:
-        """How probable a difference of either sign of at least this size is if there is none."""
+        """The probability of a difference at least this large, of either sign, if there is none."""
         reach = float(self._n_outside(np.arange(_MOST_REACH)))
         if 0 < reach < _MOST_REACH:
             steps = reach - 1 + np.arange(_PARTS) / _PARTS
@@ -318,7 +318,7 @@ class EceDifference:
         return Interval(min(float(low), self.value), max(float(high), self.value))
 
     def _limits(self, reach: HostArray) -> tuple[HostArray, HostArray]:
-        """Lower and upper limits at some numbers of standard errors."""
+        """Lower and upper limits at given numbers of standard errors."""
         first, second = (gaps.limits(reach) for gaps in self._both)
         mine, theirs = self.first.corrected, self.second.corrected
         below = self._combine(theirs - second[0], first[1] - mine)
@@ -347,7 +347,7 @@ class EceDifference:
         return drawn @ (axes * np.sqrt(np.maximum(sizes, 0))).T
 
     def _draw_eces(self, gaps: Sequence[HostArray]) -> tuple[HostArray, HostArray]:
-        """Measured ECEs of both, drawn together, where these are the true gaps."""
+        """Measured ECEs of both, drawn together, if these are the true gaps."""
         first, second = np.split(self._noise, [len(self.first.gaps)], axis=1)
         return np.abs(gaps[0] + first).sum(axis=1), np.abs(gaps[1] + second).sum(axis=1)
 

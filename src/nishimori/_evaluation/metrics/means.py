@@ -1,4 +1,4 @@
-"""Metrics that are the mean of a number per row: shares of right answers, mean confidence, and losses."""
+"""Metrics that average a number per row: shares of right answers, mean confidence, and losses."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from nishimori._support.numbers import whole
 
 
 class WrongAnswers(Metric):
-    """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
+    """Share of wrong predictions (the largest logit is not at the true class): one minus `accuracy`.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class TopNAccuracy(Metric):
         whole("top_n", self.top_n, 1, data.n_classes, which_is="the number of classes")
 
     def of_rows(self, predictions: Predictions) -> Array:
-        """One where the true class is not among them: what is rare is summed with all its digits."""
+        """One where the true class is not among them: the rarer case is summed, which keeps all digits."""
         return -TopN(self.top_n).observed(predictions)
 
 
@@ -136,13 +136,13 @@ class Nll(Metric):
         return predictions.losses
 
     def measure(self, data: Rows, beta: float) -> float:
-        """The mean loss; zeros at true classes decide it, and are said."""
+        """The mean loss; mentions zeros at true classes, because they decide it."""
         mean, zeros = data.gather(together(partial(self.gather, beta), count_zeros)).items
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
         return float(mean.value)
 
     def interval(self, estimate: Estimate, level: float) -> Interval:
-        """Few large losses skew its error: in ratio, intervals of 200 samples cover 93 to 95 % instead of 90 to 94 %."""
+        """Few large losses skew its error: on a log scale, intervals of 200 samples cover 93 to 95 % instead of 90 to 94 %."""
         value, error = estimate.value, estimate.se
         assert error is not None, "whose absence has a reason"
         return interval_in_ratio(value, error, level) if value > 0 else super().interval(estimate, level)

@@ -1,4 +1,4 @@
-"""What a metric is: its name and direction, how it follows from predictions, and how its standard error does."""
+"""Define a metric: its name and direction, and how to compute it and its standard error from predictions."""
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields, is_dataclass
@@ -38,10 +38,10 @@ Direction = Literal["lower", "higher"]
 """Which values of a metric are better."""
 
 StandardError = float | Callable[[], float] | None
-"""A standard error, or what computes it when it is asked for; None if it is not known."""
+"""A standard error, or a function that computes it when needed; None if it is not known."""
 
 Needs = Literal["top", "label", "all"]
-"""Which probabilities of a row a metric needs: that of the predicted class, also that of the true class, or those of all."""
+"""Which probabilities of a row a metric needs: of the predicted class, also of the true class, or of all classes."""
 
 # Sums of many numbers may exceed a bound by so much.
 _ROUNDING = 1e-9
@@ -56,7 +56,7 @@ _TAKEN |= {"interval", "to_dict", "why_no_se", "names", "bins", "title"}
 
 
 class Limits(NamedTuple):
-    """One-sided limits of a metric, and a word about it, which may be empty.
+    """One-sided limits of a metric, and a remark, which may be empty.
 
     ``value`` is what a bound is held against where that is not the value itself, but another estimate of the same.
     """
@@ -101,7 +101,7 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """The value with its standard error as people read it; that of a difference of shares in points."""
+        """The value with its standard error as text; a difference of shares is in points."""
         if self.metric.is_signed:
             return points_with_error(self.value, self.se)
         if self.metric.in_percent:
@@ -125,8 +125,8 @@ class Estimate:
 
     @property
     def reason(self) -> str:
-        """Why the standard error is not known, where it is not."""
-        return self.why_no_se or "some parts of the data have no such metric by themselves."
+        """Why the standard error is not known, or an empty text."""
+        return self.why_no_se or "the metric does not exist for some parts of the data."
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Difference:
 
     @classmethod
     def normal(cls, value: float, error: float, scale: float = 0.0) -> "Difference":
-        """A difference whose error is normal; one that is not finite is not known.
+        """A difference with a normal error; an error that is not finite counts as unknown.
 
         ``scale`` is the size of the two metrics: a difference and an error within their rounding are none.
         """
@@ -186,7 +186,7 @@ class MeanOfRows(NamedTuple):
 
 
 _WAYS = ("of_rows", "sums", "of_outcomes")
-"""The methods of which a metric writes one."""
+"""The methods of which a metric defines one."""
 
 
 class Metric:
@@ -277,7 +277,7 @@ class Metric:
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{cls.__name__}.name", "be a word of letters, digits and underscores", got=repr(name))
         if name in _TAKEN:
-            raise InputError(f"{cls.__name__}.name", "be another word", got=f"{name!r}, which results use for something else")
+            raise InputError(f"{cls.__name__}.name", "be a different word", got=f"{name!r}, which results use otherwise")
         if cls.direction not in (None, "lower", "higher"):
             raise InputError(f"{cls.__name__}.direction", "be 'lower', 'higher' or None", got=repr(cls.direction))
 
@@ -307,7 +307,7 @@ class Metric:
         return 1 - mean if self.is_complement else mean
 
     def sums(self, predictions: Predictions) -> Any:
-        """Anything of some samples that adds (``+``) to the same of others, such as an array of numbers.
+        """Any sums over samples that support ``+``, such as an array of numbers.
 
         Where its standard error is to hold for clusters and for weights that are counts, ``predictions.clusters`` and
         ``predictions.counts`` say so.
@@ -322,11 +322,11 @@ class Metric:
         raise NotImplementedError
 
     def pair(self, first: Predictions, second: Predictions) -> Any:  # noqa: ARG002 - for those that can
-        """Anything that adds, from which `difference` knows how two calibrations of the same samples vary together."""
+        """Any sums that support ``+``, which show `difference` how two calibrations of the same samples vary together."""
         return ()
 
     def difference(self, first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
-        """The metric of the second sums minus that of the first; ``alone`` if these are of one sample.
+        """The metric of the second sums minus the metric of the first; ``alone`` if there is one sample.
 
         ``pair`` is what `pair` has summed, without which the standard error is not known; of a mean it is that error.
         """
@@ -369,13 +369,13 @@ class Metric:
         return Limits(low, high, about)
 
     def check(self, data: Rows) -> None:
-        """Refuse data that the metric is not for, and parameters that do not suit them."""
+        """Refuse data that the metric does not support, and parameters that do not suit them."""
         if self.n_classes is not None and not self.suits(data.n_classes):
             must = f"be left out unless there are {self.n_classes} classes"
             raise InputError(f"The metric {self.name}", must, got=data.n_classes)
 
     def suits(self, n_classes: int) -> bool:
-        """Whether it is for this number of classes."""
+        """Whether the metric supports this number of classes."""
         return self.n_classes in (None, n_classes)
 
     def measure(self, data: Rows, beta: float) -> float:
@@ -383,12 +383,12 @@ class Metric:
         return self.in_bounds(self.from_sums(data.gather(partial(self.gather, beta)))[0])
 
     def gather(self, beta: float, batch: Batch) -> Any:
-        """Sum what the metric is made of over a batch, at an inverse temperature."""
+        """Sum over a batch what the metric needs, at an inverse temperature."""
         predictions = Predictions(batch, beta)
         return Mean(batch.total(self.rows(predictions)), batch.weight) if self.is_mean else self.summed(predictions)
 
     def in_bounds(self, value: float) -> float:
-        """The value without rounding beyond the bounds; refuses one that the metric says it cannot have."""
+        """The value without rounding beyond its bounds; refuses one outside the bounds that the metric declares."""
         low, high = self.bounds
         room = _ROUNDING * max(1.0, abs(value))
         if not isnan(value) and not low - room <= value <= high + room:
@@ -396,17 +396,19 @@ class Metric:
         return value if isnan(value) else min(max(value, low), high)
 
     def summed(self, predictions: Predictions) -> Any:
-        """What `sums` returns, which must add as numbers do; all outcomes where the metric is made of these."""
+        """The result of `sums`, which must support ``+``; all outcomes if the metric is computed from these."""
         if self.of_all:
             return KeptRows.from_predictions(predictions, predictions.confidence, predictions.correct)
         summed = self.sums(predictions)
         if isinstance(summed, tuple | list | str | dict | set) or not hasattr(summed, "__add__"):
             remedy = "Return an array, or an object with `__add__`."
-            raise InputError(f"{type(self).__name__}.sums", "return what adds with +", got=f"{summed!r:.60}", remedy=remedy)
+            raise InputError(
+                f"{type(self).__name__}.sums", "return a sum that supports +", got=f"{summed!r:.60}", remedy=remedy
+            )
         return summed
 
     def from_sums(self, sums: Any) -> tuple[float, StandardError]:
-        """The metric and its standard error from the sums of all samples; what `of_sums` returns must be these two."""
+        """The metric and its standard error from the sums of all samples; checks that `of_sums` returns these two."""
         if self.is_mean:
             return self.of_mean(sums.value), sums.se if isinstance(sums, MeanOfRows) and isfinite(sums.se) else None
         if self.of_all:
@@ -424,17 +426,17 @@ class Metric:
 
     @property
     def is_signed(self) -> bool:
-        """Whether it is a share that can be negative: a difference, which tables show in points."""
+        """Whether it is a share that can be negative: a difference, shown in points in tables."""
         return self.in_percent and self.bounds[0] < 0
 
     @property
     def label(self) -> str:
-        """What it is called in results: its name, and those of its parameters that are not the usual ones."""
+        """The name in results: the metric's name, with all parameters that differ from their defaults."""
         return self.name + self._parameters
 
     @property
     def shown(self) -> str:
-        """What tables call it."""
+        """The title in tables."""
         return " ".join(filter(None, (self.title or self.name.replace("_", " "), self._parameters)))
 
     @property

@@ -1,4 +1,4 @@
-"""Areas under curves of risk and coverage: how wrong the most confident answers are, if only a share of all is answered.
+"""Areas under risk-coverage curves: the error of the most confident answers, if only a share of all is answered.
 
 At coverage c the answers are the most confident ones; E(c) is the share of all samples that they get wrong. The risk is E(c)/c,
 and the generalised risk E(c) itself. Of answers of equal confidence a random part is answered, so E is linear there, and the
@@ -12,7 +12,7 @@ from nishimori._support.arrays import HostArray
 
 
 def _levels(confidence: HostArray, correct: HostArray, weights: HostArray) -> tuple[HostArray, HostArray]:
-    """The shares of all samples at each level of confidence, the highest first, and of those that are wrong there."""
+    """The shares of all samples, and of wrong answers, at each level of confidence, the highest first."""
     falling, place = np.unique(-confidence, return_inverse=True)
     shares = weights / weights.sum()
     return np.bincount(place, shares, len(falling)), np.bincount(place, shares * ~correct.astype(bool), len(falling))

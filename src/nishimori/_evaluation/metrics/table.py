@@ -1,4 +1,4 @@
-"""The one table of metrics: everything that measures or shows metrics iterates over it, and finds them by itself.
+"""The table of all metrics: everything that measures or shows metrics iterates over it.
 
 A metric comes from a module of this folder, from `register` in this process, from the entry points of installed packages, or
 from ``package.module:Name``.
@@ -39,9 +39,9 @@ def built_in() -> dict[str, Metric]:
 
 
 def register_metric(name: str, metric: Metric) -> None:
-    """Give a metric its name in this process, so that it can be asked for like a built-in one; see `nishimori.register`."""
+    """Register a metric under its name in this process, so that it works like a built-in one; see `nishimori.register`."""
     if metric.name != name:
-        raise InputError("name", f"be that of the metric, {metric.name!r}", got=repr(name))
+        raise InputError("name", f"be the name of the metric, {metric.name!r}", got=repr(name))
     taken = _find(name)
     if taken is not None and type(taken) is not type(metric):
         other = type(taken).__name__
@@ -51,17 +51,17 @@ def register_metric(name: str, metric: Metric) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """All names, those of entry points last; nothing is imported for those."""
+    """All names, with names of entry points last; these are not imported."""
     return tuple(dict.fromkeys([*built_in(), *_registered, *(point.name for point in entry_points(GROUP))]))
 
 
 def default_metrics() -> tuple[Metric, ...]:
-    """The metrics that every scorecard has: those that need no more than the sums that are there anyway."""
+    """The metrics in every scorecard: they only need sums that are computed anyway."""
     return tuple(metric for metric in built_in().values() if metric.by_default)
 
 
 def find_metric(name: str, argument: str = "metrics") -> Metric:
-    """The metric that a user typed, such as "nll", "top_n_accuracy(top_n=3)" or "package.module:Name"; ``argument`` held it."""
+    """The metric that a user typed in ``argument``, such as "nll", "top_n_accuracy(top_n=3)" or "package.module:Name"."""
     plain, parameters = _parsed(name, argument)
     metric = _checked(import_object(plain), plain) if ":" in plain else _find(plain)
     if metric is None:
@@ -70,7 +70,7 @@ def find_metric(name: str, argument: str = "metrics") -> Metric:
         raise InputError(argument, f"be one of {', '.join(names())}, or package.module:Name", got=repr(name), remedy=remedy)
     own: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
     if not set(parameters) <= set(own):
-        must = f"have the parameters {', '.join(own)}" if own else "be written without parameters, of which it has none"
+        must = f"have the parameters {', '.join(own)}" if own else "be written without parameters: it has none"
         raise InputError(f"The metric {plain}", must, got=repr(name))
     return replace(metric, **parameters) if parameters else metric  # type: ignore[type-var]
 
@@ -116,20 +116,20 @@ def as_metric(target: Any) -> Metric | None:
 
 
 class AskedMetrics(tuple[Metric, ...]):
-    """The metrics of a scorecard, of which some are there because a user named them."""
+    """The metrics of a scorecard, and which of them the user requested."""
 
     named: frozenset[str]
 
     @classmethod
     def from_metrics(cls, metrics: Iterable[Metric], named: Iterable[str]) -> "AskedMetrics":
-        """``named`` are the labels of those that were asked for."""
+        """``named`` are the labels of the requested metrics."""
         selection = cls(metrics)
         selection.named = frozenset(named)
         return selection
 
 
 def asked_metrics(wanted: Any, argument: str = "metrics") -> AskedMetrics:
-    """The metrics of every scorecard and those that a user asked for besides: names, metrics, or functions of metrics."""
+    """The metrics of every scorecard, and the ones that a user requests: names, metrics, or functions of metrics."""
     if wanted is None:
         return AskedMetrics.from_metrics(default_metrics(), ())
     if isinstance(wanted, str) or not isinstance(wanted, Iterable):
@@ -152,14 +152,14 @@ def asked_metrics(wanted: Any, argument: str = "metrics") -> AskedMetrics:
     return AskedMetrics.from_metrics(by_label.values(), named)
 
 
-@question("does not tell metrics")
+@question("cannot give metrics")
 def can_measure(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell all
-    """Say whether a metric can be measured on data of this kind."""
+    """Whether a metric can be measured on data of this kind."""
     return True
 
 
 def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric, ...]:
-    """The metrics, the usual ones by default, without those that the data do not tell, after a check of those asked for.
+    """The metrics (the usual ones by default) that the data support, after a check of the requested ones.
 
     Those of every scorecard that the user did not name are not checked: `scorecard.suited` leaves them out, and a stream need
     not be read for that.
@@ -174,12 +174,12 @@ def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric
     measurable = tuple(metric for metric in metrics if can_measure(data, metric))
     lost = next((metric.label for metric in metrics if metric not in measurable and metric.label in named), None)
     if lost is not None:
-        raise InputError("metrics", f"be what a {data.kind} keeps", got=repr(lost), remedy="Pass logits and labels.")
+        raise InputError("metrics", f"be metrics that a {data.kind} supports", got=repr(lost), remedy="Pass logits and labels.")
     return measurable
 
 
 def _of_claims(metrics: Sequence[Metric]) -> AskedMetrics:
-    """The metrics of claims: of their one probability, that of the second class says the same as the confidence."""
+    """The metrics of claims: they have one probability, so metrics of the second class would repeat those of the confidence."""
     named = metrics.named if isinstance(metrics, AskedMetrics) else frozenset[str]()
     kept = [metric for metric in metrics if metric.of_bins != "positive" or metric.label in named]
     added = [metric for metric in built_in().values() if metric.by_default_of_claims and metric not in kept]
@@ -187,5 +187,5 @@ def _of_claims(metrics: Sequence[Metric]) -> AskedMetrics:
 
 
 def in_tables(metrics: Sequence[Metric]) -> list[Metric]:
-    """Those that tables show, in their order."""
+    """The metrics that tables show, in order."""
     return [metric for metric in metrics if metric.in_tables]

@@ -21,11 +21,11 @@ from nishimori._support.arrays import HostArray
 from nishimori.maps.log_odds import log_odds
 
 Influence = tuple[float, HostArray]
-"""The value of a metric, and how much each row moves it per weight."""
+"""The value of a metric, and its influence function: how much each row moves it per weight."""
 
 
 class OfLogOdds:
-    """What metrics have in common that are a function of the log-odds of all rows and of whether they came true."""
+    """Base class of metrics that depend on the log-odds of all rows and on whether each came true."""
 
     n_classes: ClassVar[int | None] = 2
     by_default_of_claims: ClassVar[bool] = True
@@ -49,7 +49,7 @@ class OfLogOdds:
         return (nan, None) if computed is None else (computed[0], partial(_error, sums, computed[1]))
 
     def difference(self, first: KeptRows, second: KeptRows, pair: Any, *, alone: bool) -> Difference:  # noqa: ARG002
-        """The difference of two calibrations of the same rows."""
+        """The difference between two calibrations of the same rows."""
         old, new = self.influence(*first.columns), self.influence(*second.columns)
         if old is None or new is None:
             return Difference(nan, None, None)
@@ -57,7 +57,7 @@ class OfLogOdds:
 
 
 def _error(kept: KeptRows, influence: HostArray) -> float:
-    """The standard error of a number that rows move by ``influence`` per weight."""
+    """The standard error of a number with this influence function."""
     weights = kept.columns[-1]
     if kept.clusters is not None:
         return sqrt(float((np.bincount(kept.clusters, weights * influence) ** 2).sum()))
@@ -89,7 +89,7 @@ class AreaUnderCurve(OfLogOdds, Metric):
     why_undefined = "all samples are of one class."
 
     def influence(self, s: HostArray, true: HostArray, weights: HostArray) -> Influence | None:
-        """How often each row is on the right side of those of the other class, minus the mean of that."""
+        """How often each row is on the right side of the other class's rows, minus the mean."""
         totals = np.bincount(true.astype(np.int64), weights, 2)
         if not totals.all():
             return None
@@ -132,7 +132,7 @@ class CalibrationIntercept(OfLogOdds, Metric):
     has_slope: ClassVar = False
 
     def influence(self, s: HostArray, true: HostArray, weights: HostArray) -> Influence | None:
-        """What one Newton step that knows of a little more weight of each row would change."""
+        """The change in one Newton step if a row had slightly more weight, for each row."""
         finite = np.isfinite(s)
         influence = np.zeros(len(s))
         x, y, w = s[finite], true[finite], weights[finite]

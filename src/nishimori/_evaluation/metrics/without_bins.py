@@ -40,7 +40,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class KolmogorovSmirnov(Metric):
-    """Kolmogorov-Smirnov calibration error: the largest gap between claims below a threshold and those that came true.
+    """Kolmogorov-Smirnov calibration error: the largest gap between the claims below a threshold and their outcomes.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class KolmogorovSmirnov(Metric):
     of: OneClaim = "top"
 
     def check(self, data: Rows) -> None:
-        """Refuse a positive class where there are more than two."""
+        """Refuse a positive class if there are more than two classes."""
         check_claim(data, self.of, OneClaim)
 
     def sums(self, predictions: Predictions) -> Outcomes:
-        """All claims, and which came true."""
+        """All claims, and which of them came true."""
         return Outcomes.from_predictions(predictions, self.of)
 
     def of_sums(self, sums: Outcomes) -> tuple[float, None]:
@@ -129,7 +129,7 @@ class SmoothEce(Metric):
     of: OneClaim = "top"
 
     def check(self, data: Rows) -> None:
-        """Refuse a positive class where there are more than two."""
+        """Refuse a positive class if there are more than two classes."""
         check_claim(data, self.of, OneClaim)
 
     def sums(self, predictions: Predictions) -> Sums:
@@ -150,7 +150,7 @@ class SmoothEce(Metric):
 
 
 def smooth_error(masses: HostArray) -> float:
-    """The width at which the smoothed calibration error equals the width, from residuals that are divided by their weight."""
+    """The width at which the smoothed calibration error equals the width, from residuals divided by their weight."""
     from scipy.optimize import brentq  # noqa: PLC0415 - other metrics do without SciPy
 
     modes = _cosine_transform(masses)

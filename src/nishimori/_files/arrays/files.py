@@ -1,4 +1,4 @@
-"""Arrays in the files people have (.npz, .npy, .pt, .safetensors), read a run of rows at a time.
+"""Arrays in files (.npz, .npy, .pt, .safetensors), read a few rows at a time.
 
 No file is trusted: what its header says is checked against the bytes that are there before memory is allocated, no code in it
 is run, and damage of any kind is one `FormatError`. Files larger than the memory are read with a few megabytes.
@@ -42,12 +42,12 @@ SAFETENSORS = {
     "U8": "u1",
     "BOOL": "?",
 }
-"""The dtypes of NumPy in which tensors of a .safetensors file are read."""
+"""The NumPy dtypes for tensors of a .safetensors file."""
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file of arrays, and what opens each of them, by name; a .npy file has one array, whose name is the empty text."""
+    """A file of arrays, with a function by name that opens each one; the array of a .npy file has the empty name."""
 
     path: Path
     arrays: Mapping[str, Callable[[], StoredArray]]
@@ -72,7 +72,7 @@ class ArrayFile:
 
 
 def open_arrays(path: Path) -> ArrayFile:
-    """Open a file of arrays; its ending says what it is.
+    """Open a file of arrays; the ending of its name decides the format.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def open_arrays(path: Path) -> ArrayFile:
 
 
 def _safetensors_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
-    """What opens each tensor in a .safetensors file, by name."""
+    """Functions that open each tensor of a .safetensors file, by name."""
     module = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -129,7 +129,7 @@ def _safetensors_array(path: Path, name: str) -> StoredArray:
 
 
 def suffix_of(path: Path) -> str:
-    """The ending of the name of a file of arrays, in lower case; refuses others."""
+    """The ending of the name of a file of arrays, in lower case; refuses other files."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")

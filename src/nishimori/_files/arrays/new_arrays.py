@@ -1,4 +1,4 @@
-"""Arrays in files that are written in blocks of rows: .npz .npy .pt .safetensors. A file is complete or not there."""
+"""Arrays in files that are written in blocks of rows: .npz .npy .pt .safetensors. A file is either complete or absent."""
 
 import json
 import zipfile
@@ -39,7 +39,7 @@ class NewArray:
 
 @contextmanager
 def new_arrays(path: Path, shape: tuple[int, int], dtype: Any, *, overwrite: bool) -> Iterator[NewArray]:
-    """A new file with one array called ``probabilities``, which is written in blocks; the file is complete or not there.
+    """A new file with one array called ``probabilities``, written in blocks; the file is either complete or absent.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""NumPy's files (.npy, .npz), read a run of rows at a time and without trust in what their headers say.
+"""NumPy's files (.npy, .npz), read a few rows at a time, without trusting their headers.
 
 A header gives a shape and a dtype. The array must have exactly the number of bytes that follow from them, which is checked
 before anything is read or allocated. Rows are read from where they are; a compressed member of an archive is unpacked in memory
@@ -39,7 +39,7 @@ _AGAIN = "Save it again with numpy.savez."
 
 
 class Header(NamedTuple):
-    """What the header of an array says, and how many bytes the header takes."""
+    """The content of an array's header, and its length in bytes."""
 
     shape: tuple[int, ...]
     order: Literal["C", "F"]
@@ -60,7 +60,7 @@ def npy_array(path: Path) -> StoredArray:
 
 
 def npz_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
-    """What opens each array in a .npz file, by name."""
+    """Functions that open each array of a .npz file, by name."""
     if not path.stat().st_size:
         raise FormatError(f"{path} is empty. {_AGAIN}")
     with damage(f"{path} is damaged, or not an archive of arrays. {_AGAIN}"):
@@ -81,7 +81,7 @@ def directory(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def content_offset(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the content of a member begins, which follows a header of its own."""
+    """The offset of a member's content, which follows the member's own header."""
     with path.open("rb") as file:
         file.seek(member.header_offset)
         of_name, of_extra = struct.unpack("<HH", file.read(30)[26:])
@@ -104,7 +104,7 @@ class _Bounded(io.FileIO):
 
 
 def _header(stream: IO[bytes], size: int, where: str) -> Header:
-    """The header at the start of ``stream``, if it agrees with the ``size`` of all that is there."""
+    """The header at the start of ``stream``, if it agrees with the total ``size``."""
     start = io.BytesIO(stream.read(_LONGEST_HEADER))
     with damage(f"{where} is not a plain NumPy array, or is damaged. Save it again with NumPy."), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about headers of Python 2 and old names of dtypes
@@ -118,7 +118,7 @@ def _header(stream: IO[bytes], size: int, where: str) -> Header:
     expected, n_bytes = prod(shape) * dtype.itemsize, size - start.tell()
     if any(length < 0 for length in shape) or expected != n_bytes:
         described = expected if abs(expected) < 10**18 else "more than 10^18"
-        sizes = f"its header describes {described} bytes, and there are {n_bytes}"
+        sizes = f"its header describes {described} bytes, but there are {n_bytes}"
         raise FormatError(f"{where} is truncated or damaged: {sizes}. Save it again with NumPy.")
     return Header(shape, "F" if fortran_order else "C", dtype, start.tell())
 
@@ -128,7 +128,7 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
     where = f"{member.filename.removesuffix('.npy')!r} in {path}"
     damaged = f"{where} is damaged, or not an archive of arrays. {_AGAIN}"
     if member.compress_type not in _MOST:
-        raise FormatError(f"{where} is compressed in a way that NumPy does not use. {_AGAIN}")
+        raise FormatError(f"{where} uses a compression method that NumPy does not use. {_AGAIN}")
     was = _state(path)
     with damage(damaged), _archive(path) as archive, archive.open(member) as stream:
         about = _header(stream, member.file_size, where)
@@ -136,8 +136,8 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
         sizes = f"{member.compress_size} to {member.file_size - about.length} bytes"
         raise FormatError(f"{where} would grow from {sizes}, more than real arrays do. {_AGAIN}")
     too_large = FormatError(
-        f"{where} is compressed, and its {member.file_size} bytes do not fit in memory. Convert it to .npy, of which a few "
-        "rows are read at a time."
+        f"{where} is compressed, and its {member.file_size} bytes do not fit in memory. Convert it to .npy, which is read "
+        "a few rows at a time."
     )
 
     @cache
@@ -165,7 +165,7 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
 
 
 def _free_memory() -> int:
-    """How many bytes the system can give a program, as far as it says so."""
+    """How many bytes of memory are available, as far as the system says."""
     with suppress(OSError, TypeError):
         return 1024 * int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
     return sys.maxsize
@@ -178,7 +178,7 @@ def _unpack(path: Path, member: zipfile.ZipInfo, target: IO[bytes]) -> None:
 
 
 def _rows_of_file(path: Path, offset: int, about: Header, was: tuple[int, int]) -> Part:
-    """What reads rows of a file, which must not change.
+    """A function that reads rows of a file, which must not change.
 
     The file is read and not mapped: a file that shrinks while it is mapped ends the process, and reads of several megabytes
     keep the disk busier than page faults do.
@@ -198,7 +198,7 @@ def _rows_of_file(path: Path, offset: int, about: Header, was: tuple[int, int]) 
 
 
 def _rows_of(array: HostArray) -> Part:
-    """What copies rows of an array."""
+    """A function that copies rows of an array."""
     table = merge_leading(array) if array.ndim > 2 else array
     return lambda start, stop: np.array(rows_between(table, start, stop), order="C")
 

@@ -1,4 +1,4 @@
-"""An array in a file, of which any run of rows can be read.
+"""An array in a file; any range of rows can be read.
 
 Only its shape and dtype are known before it is read, so arrays larger than the memory can be read as often as needed.
 """
@@ -19,7 +19,7 @@ from nishimori.errors import FormatError, NishimoriError
 # Rows that are read together are in memory together; this leaves room for eight million classes.
 _LONGEST_ROW = 1 << 26
 FLOAT8 = "Convert it to float32 first."
-"""What to do about a dtype that NumPy does not have."""
+"""What to do about a dtype that NumPy lacks."""
 
 _LAST_CHARACTER, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 
@@ -59,7 +59,7 @@ class StoredArray(Sliced):
         return self.rows(0, self.n_rows).reshape(self.shape)
 
     def numbers(self) -> "StoredArray":
-        """The array, if it holds numbers; the byte order of its rows is the machine's."""
+        """The array, if it holds numbers; its rows have the machine's byte order."""
         if self.dtype.kind not in "fiub":
             name = "with fields" if self.dtype.names else str(self.dtype)[:40]
             raise FormatError(f"{self.where} must hold numbers, got dtype {name}. Convert it to float32 first.")
@@ -83,11 +83,11 @@ class StoredArray(Sliced):
         if not self.shape:
             raise FormatError(f"{self.where} must have one row per sample, got an array of shape ().")
         if 0 in self.shape or not self.dtype.itemsize:
-            raise FormatError(f"{self.where} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
+            raise FormatError(f"{self.where} is empty: its shape is {self.shape}. Save it again with its rows.")
         return self
 
     def _converted(self, dtype: "np.dtype[Any]", convert: Callable[[HostArray], HostArray]) -> "StoredArray":
-        """The array with its rows converted, if it has rows, and those that are read together are not too large."""
+        """The array with converted rows, if it has rows, and the rows that are read together are not too large."""
         self.filled()
         n_bytes = self.together * prod(self.shape[1:][-1:]) * self.dtype.itemsize
         if n_bytes > _LONGEST_ROW:

@@ -49,7 +49,7 @@ def load(path: Path) -> Any:
     if not size:
         raise FormatError(f"{path} is empty. {REMEDY}")
     mapped = first == _ZIP
-    with damage(f"{path} is damaged, or not a file of tensors, and nothing else is loaded. {REMEDY}"):
+    with damage(f"{path} is damaged, or not a file of tensors; nishimori loads nothing else. {REMEDY}"):
         names = _zip_names(path) if mapped else _old_names(path, size)
         _check(names, path, torch)
         with warnings.catch_warnings():
@@ -58,13 +58,13 @@ def load(path: Path) -> Any:
 
 
 def tensor_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
-    """What opens each tensor in a .pt file, by name."""
+    """Functions that open each tensor of a .pt file, by name."""
     content = load(path)
     if not isinstance(content, dict):
         raise FormatError(f"{path} must hold a dictionary of tensors, got a {type(content).__name__}. {REMEDY}")
     for name in content:
         if not isinstance(name, str):
-            raise FormatError(f"{path} must have names of text, got {name!r:.40}. {REMEDY}")
+            raise FormatError(f"{path} must have text as names, got {name!r:.40}. {REMEDY}")
     return {name: partial(_tensor_array, value, path, f"{name!r} in {path}") for name, value in content.items()}
 
 
@@ -80,7 +80,7 @@ def _tensor_array(tensor: Any, path: Path, where: str) -> StoredArray:
         raise FormatError(f"{where} has the dtype {tensor.dtype}, which NumPy does not have. {FLOAT8}") from None
     # A tensor may repeat its elements, and then describe more memory than there is.
     if tensor.numel() * tensor.element_size() > path.stat().st_size:
-        raise FormatError(f"{where} repeats its elements. Save `contiguous()` of it.")
+        raise FormatError(f"{where} repeats its elements. Save `tensor.contiguous()` instead.")
     table = merge_leading(tensor) if tensor.ndim > 2 else tensor
 
     def rows(start: int, stop: int) -> HostArray:
@@ -90,7 +90,7 @@ def _tensor_array(tensor: Any, path: Path, where: str) -> StoredArray:
 
 
 def _zip_names(path: Path) -> Iterator[str]:
-    """The functions and classes that a file of today's format refers to."""
+    """The functions and classes that a file in the current format refers to."""
     records = directory(path)
     instructions = [record for record in records if record.filename.endswith("/data.pkl")]
     if len(instructions) != 1:

@@ -1,4 +1,4 @@
-"""What every table can do, whatever its file: name its columns, and give its rows in blocks."""
+"""What every table can do, whatever its format: name its columns, and give its rows in blocks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
@@ -43,23 +43,23 @@ class Block(ABC):
 
     @abstractmethod
     def column(self, index: int) -> Column:
-        """The values of a column as the file has them."""
+        """The values of a column as they are in the file."""
 
     @abstractmethod
     def values(self, index: int) -> list[Any]:
-        """The values of a column as Python's; None or empty text where one is missing."""
+        """The values of a column as Python objects; None or empty text where one is missing."""
 
     @abstractmethod
     def numbers(self, indices: Sequence[int]) -> HostArray:
-        """The numbers (n, k) of some columns, or of one column of lists; NaN where one is missing."""
+        """The numbers (n, k) of some columns, or of one column of lists; NaN where a number is missing."""
 
     def where(self, row: int, index: int | None = None) -> str:
-        """The place of a row of the block, or of one of its cells, as messages begin."""
+        """The place of a row of the block, or of a cell, with which messages begin."""
         place = f"row {self.first_row + row}, counted from 0" if self.lines is None else f"line {self.lines[row]}"
         return f"{self.path}, {place}" + ("" if index is None else f", column {self.names[index]!r}")
 
     def refuse_missing(self, numbers: HostArray, indices: Sequence[int], what: str) -> None:
-        """Refuse NaN in what `numbers` gave; ``what`` is a word such as score."""
+        """Refuse NaN in the result of `numbers`; ``what`` is a word such as score."""
         if not np.isnan(numbers).any():
             return
         row, place = (int(position) for position in np.argwhere(np.isnan(numbers))[0])
@@ -91,7 +91,7 @@ class Table(AbstractContextManager["Table"]):
 
     @abstractmethod
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
-        """All rows in order, as many at a time as take a few megabytes; refuses a table without rows.
+        """All rows in order, a few megabytes at a time; refuses a table without rows.
 
         ``numbers`` are columns whose numbers will be asked for, all at once; text is parsed faster for those who know.
         """
@@ -118,15 +118,15 @@ def check_names(names: Sequence[str], path: Path) -> None:
     if len(set(names)) != len(names):
         first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))  # the place where each name stands first
         twice = next(name for place, name in enumerate(names) if first[name] < place)
-        raise FormatError(f"{path} has more than one column called {twice!r}. Give each column a name of its own.")
+        raise FormatError(f"{path} has more than one column called {twice!r}. Give each column a different name.")
     if "" in names[1:]:
         raise FormatError(f"{path} has no name for column {names.index('', 1) + 1} of {len(names)}. Give each column a name.")
 
 
 class NoTableRowsError(FormatError):
-    """What is said of a table that has columns and nothing in them, where it is the only one."""
+    """Refuse a table without rows, if it is the only one."""
 
 
 def no_rows(path: Path) -> NoTableRowsError:
     """The error of a table without rows."""
-    return NoTableRowsError(f"{path} has the names of its columns, but no rows.")
+    return NoTableRowsError(f"{path} has column names, but no rows.")

@@ -1,4 +1,4 @@
-"""Parquet and Feather (Arrow) files, which know the type of each column."""
+"""Parquet and Feather (Arrow) files, which store the type of each column."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,14 +72,14 @@ class Columnar(Table):
             raise no_rows(self.path)
 
     def _longest_list(self) -> int:
-        """About how many numbers the lists of a row have, from the first rows."""
+        """About how many numbers the lists of a row hold, estimated from the first rows."""
         with self._naming_file():
             rows = islice(self._batches(1), 1)
             lists = [row.column(name)[0].as_py() for row in rows for name in self.lists]
         return max(1, sum(len(values or ()) for values in lists))
 
     def _batches(self, n_rows: int) -> Iterator[Any]:
-        """Batches of pyarrow with at most that many rows."""
+        """Pyarrow batches with at most that many rows."""
         for batch in self._stored(n_rows):
             # What a damaged file says of itself is not checked when it is read, and slicing such a batch ends the process.
             batch.validate(full=True)
@@ -92,7 +92,7 @@ class Columnar(Table):
 
 
 _Opened = tuple[Any, Any, Callable[[int], Iterator[Any]]]
-"""An open file, its schema, and its batches by how many rows they should have at most."""
+"""An open file, its schema, and a function that gives batches of at most a number of rows."""
 
 
 def _open_parquet(path: Path) -> _Opened:

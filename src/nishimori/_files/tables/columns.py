@@ -1,4 +1,4 @@
-"""`Roles` says what each column or array is; scores are the columns that are named, or whose names leave no doubt.
+"""`Roles` says what each column or array is; scores are the columns that are named, or whose names are unambiguous.
 
 One extra column changes every result without a word, so nothing is taken because it happens to be a number.
 """
@@ -27,7 +27,7 @@ _TYPED = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column of a table, or which array of a file, is what, and all else that is said about a file.
+    """The roles of a table's columns, or a file's arrays, and all other options about a file.
 
     Attributes
     ----------
@@ -94,12 +94,12 @@ class Roles:
 
     @property
     def usual_names(self) -> tuple[str, ...]:
-        """What scores are called where no argument names them. What is called logits may be said to be probabilities."""
+        """The usual names of scores, if no argument names them. A column called logits may be declared as probabilities."""
         return (self.input,) if self.calibrated else tuple(dict.fromkeys((self.input, "logits")))
 
     @property
     def by_role(self) -> dict[str, str]:
-        """The name of each of them that the caller names: labels, weights, clusters, groups, ids."""
+        """The names that the caller passed for labels, weights, clusters, groups and ids."""
         names = {role: getattr(self, role) for role in ("labels", "weights", "clusters", "groups", "ids")}
         return {role: name for role, name in names.items() if name}
 
@@ -108,12 +108,12 @@ class Roles:
         return None if role in self.unused else self.by_role.get(role)
 
     def argument(self, role: str) -> str:
-        """The argument that gives the name of a role, or that of the scores."""
+        """The argument that names a role, or the scores."""
         return {"labels": self.label_argument, "weights": "sample_weight", "scores": "columns"}.get(role, role)
 
     @property
     def special(self) -> dict[str, str]:
-        """What the columns that are not scores are, by name; of a column that is several things, the first."""
+        """The role of each column that is not a score, by name; the first one if a column has several roles."""
         return {name: role for role, name in reversed(self.by_role.items())}
 
 
@@ -123,7 +123,7 @@ def is_pattern(name: str) -> bool:
 
 
 def match_columns(patterns: Sequence[str], names: Sequence[str], *, argument: str, where: str) -> list[str]:
-    """The columns that names or patterns stand for, in the order given, those of a pattern in the order of the file.
+    """The columns that names or patterns stand for, in the order passed; matches of a pattern in file order.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def match_columns(patterns: Sequence[str], names: Sequence[str], *, argument: st
 def score_columns(
     patterns: Sequence[str], names: Sequence[str], special: dict[str, str], classes: Any, *, where: str
 ) -> list[str]:
-    """The columns of scores that the caller named; ``special`` says which columns are something else, and what."""
+    """The score columns that the caller named; ``special`` has the roles of all other columns."""
     chosen = match_columns(patterns, names, argument="columns", where=where)
     for name in chosen:
         if name in special:
@@ -166,7 +166,7 @@ def score_columns(
 
 
 def by_names(candidates: Sequence[str], classes: Sequence[Any] | None) -> bool:
-    """Whether the names of all columns say that they hold one score per class.
+    """Whether the names of the columns show that they hold one score per class.
 
     They do if they are the classes, or 0, 1, ..., or what follows a prefix that all of them have, such as ``z_``.
     """
@@ -182,7 +182,7 @@ def by_names(candidates: Sequence[str], classes: Sequence[Any] | None) -> bool:
 
 
 def by_values(scores: HostArray, labels: HostArray) -> bool:
-    """Whether columns whose names say nothing can be one score per class.
+    """Whether columns with uninformative names can hold one score per class.
 
     There must be at least three, one more than the largest of the whole-numbered labels, and none may be constant or
     whole-numbered, as row numbers, splits and flags are.
@@ -198,7 +198,7 @@ def by_values(scores: HostArray, labels: HostArray) -> bool:
 
 
 def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[str] | None:
-    """The classes that columns are named by, where all labels are such names: the columns, or what follows their prefix.
+    """The classes in the column names, if all labels are such classes: the names, or their parts after a common prefix.
 
     Labels that read as numbers are numbers of classes, and say nothing about names.
     """
@@ -212,7 +212,7 @@ def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[st
 
 
 def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> None:
-    """Refuse labels that can be numbers of columns, counted from 0, and also the names of other columns, such as z_1, z_2."""
+    """Refuse labels that can be column numbers, counted from 0, and also names of other columns, such as z_1, z_2."""
     names = class_parts(columns)
     if not all(name.isdecimal() for name in names):
         return
@@ -227,20 +227,20 @@ def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> No
     if doubtful is None:
         return
     number, name = columns[doubtful], columns[places[doubtful]]
-    got = f"{doubtful}, which is the number of {number!r}, counted from 0, and the name of {name!r}"
+    got = f"{doubtful}, which may mean {number!r}, counted from 0, or {name!r}, by its name"
     remedy = f"Pass the label of each column in order as {setting('classes')}."
-    raise InputError("The labels", "leave no doubt about their columns", got=got, remedy=remedy)
+    raise InputError("The labels", "identify their columns unambiguously", got=got, remedy=remedy)
 
 
 def constant_or_whole(scores: HostArray) -> HostArray:
-    """For each column whether its values are all the same or all whole numbers; masked and missing values count as 0."""
+    """For each column, whether its values are all equal or all whole numbers; masked and missing values count as 0."""
     finite = np.where(np.isfinite(scores), scores, 0)
     flags: HostArray = (finite == finite[0]).all(axis=0) | (finite == np.floor(finite)).all(axis=0)
     return flags
 
 
 def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> None:
-    """Refuse columns whose names number or name the classes in another order than they have."""
+    """Refuse columns whose names give the classes in another order."""
     rest = without_prefix(names) if len(names) > 1 else None
     rest = list(names) if rest is None else rest
     if classes is not None:

@@ -1,4 +1,4 @@
-"""Tables in files, which the ending of their name opens: .csv .tsv .csv.gz .tsv.gz .jsonl .parquet .feather.
+"""Tables in files; the ending of a name decides the format: .csv .tsv .csv.gz .tsv.gz .jsonl .parquet .feather.
 
 A table is a file whose columns have names, or several of one kind. `open_table` reads it and `new_table` writes one; both hold
 a few thousand rows at a time, so the size of a file does not matter. All need pyarrow, except to read JSON lines. Lines of text
@@ -23,19 +23,19 @@ ENDINGS = (*_TEXT, ".jsonl", ".parquet", *_FEATHER)
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name of a file has the ending of a table, in upper or lower case; standard input is one."""
+    """Whether a file name has the ending of a table, in upper or lower case; standard input counts as a table."""
     return path == STANDARD_INPUT or path.name.lower().endswith(ENDINGS)
 
 
 def is_text(path: Path) -> bool:
-    """Whether it has the ending of delimited text, or begins as such on standard input."""
+    """Whether a file has the ending of delimited text, or standard input begins as such."""
     if path == STANDARD_INPUT:
         return not standard_input().is_json
     return path.name.lower().endswith(_TEXT)
 
 
 def open_table(path: Path, *, more: Sequence[Path] = (), delimiter: str | None = None, decimal: str = ".") -> Table:
-    """Open a table for reading; the ending of its name says what it is.
+    """Open a table for reading; the ending of its name decides the format.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def open_table(path: Path, *, more: Sequence[Path] = (), delimiter: str | None =
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """The tables in a folder and in the folders in it, by name; only the Parquet files if there are any.
+    """The tables in a folder and its subfolders, sorted by name; only Parquet files if there are any.
 
     Refuses a folder without tables.
     """
@@ -76,13 +76,13 @@ def tables_in(folder: Path) -> list[Path]:
 
 
 def _kind(path: Path) -> str:
-    """The ending that says what is in a file, compressed or not."""
+    """The ending that shows the format of a file, compressed or not."""
     name = path.name.lower().removesuffix(".gz")
     return next((ending for ending in ENDINGS if name.endswith(ending)), "")
 
 
 class SeveralTables(Table):
-    """Files of one kind with the same columns, one after the other; blocks count the rows or lines of each file by itself."""
+    """Files of one kind with the same columns, read in turn; each block counts rows or lines within its own file."""
 
     def __init__(self, paths: Sequence[Path], delimiter: str | None, decimal: str) -> None:
         self.path = paths[0]
@@ -91,7 +91,7 @@ class SeveralTables(Table):
         first = self._files[0]
         for file in self._files:
             if _kind(file) != _kind(first):
-                raise FormatError(f"{file} is not a {_kind(first)} file, as {first} is. Pass files of one kind.")
+                raise FormatError(f"{file} is not a {_kind(first)} file like {first}. Pass files of one kind.")
         with self._open(first) as table:
             self.names, self.lists = table.names, table.lists
 
@@ -99,7 +99,7 @@ class SeveralTables(Table):
         return open_table(path, **self._text)  # type: ignore[arg-type]
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
-        """The blocks of one file after the other; files without rows are common, and are left out."""
+        """The blocks of all files in turn; files without rows are common, and are skipped."""
         has_rows = False
         for path in self._files:
             with self._open(path) as table:

@@ -28,7 +28,7 @@ _NUMBERS = {int, float, type(None)}
 
 
 class JsonLines(Table):
-    """A file of one JSON object per line; ``lists`` has the length of each list of the first one."""
+    """A file with one JSON object per line; ``lists`` has the length of each list in the first object."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class JsonLines(Table):
                 n_rows, start = n_rows + len(objects), file.n_read
 
     def _objects(self, content: str, before: int) -> list[dict[str, Any]]:
-        """The objects of lines, of which only the last may be empty; that many lines are ``before`` them."""
+        """The objects in lines (only the last line may be empty); ``before`` counts the lines before them."""
         lines = content.rstrip().split("\n") if content.strip() else []
         try:  # all at once takes two thirds of the time
             objects: list[dict[str, Any]] = json.loads(f"[{','.join(lines)}]", object_pairs_hook=_distinct)
@@ -90,7 +90,7 @@ class JsonLines(Table):
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; Python's own reader would keep the last of equal keys without a word."""
+    """An object without repeated keys: Python's own reader would silently keep the last of them."""
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError("a key occurs more than once")

@@ -1,4 +1,4 @@
-"""Files of text lines, read many whole lines at a time."""
+"""Text files, read many whole lines at a time."""
 
 import gzip
 import sys
@@ -19,11 +19,11 @@ _LONGEST_LINE = 2**24
 
 
 STANDARD_INPUT = Path("standard input")
-"""What standard input is called in place of a file."""
+"""The name of standard input in place of a file."""
 
 
 class StandardInput(RawIOBase):
-    """Standard input, which is read from the start by every pass until the last one has begun.
+    """Standard input, which every pass reads from the start until the last pass has begun.
 
     So the columns can be chosen by its first rows, and all other rows are never in memory together.
     """
@@ -33,16 +33,16 @@ class StandardInput(RawIOBase):
 
     @property
     def is_json(self) -> bool:
-        """Whether it begins as JSON objects do, and not as the names of columns."""
+        """Whether it begins like a JSON object, and not like column names."""
         self._kept = self._kept or sys.stdin.buffer.readline(_LONGEST_LINE)
         return self._kept.startswith(b"{")
 
     def begin_last_reading(self) -> None:
-        """Keep nothing of what is read from now on."""
+        """Stop keeping what is read."""
         self._is_last = True
 
     def open(self) -> BufferedReader:
-        """A reading from the start."""
+        """Start reading from the beginning."""
         self._position = 0
         return BufferedReader(self)
 
@@ -59,7 +59,7 @@ class StandardInput(RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        """Stay open at the end of a reading, for the next one."""
+        """Stay open after a pass, for the next one."""
 
 
 @cache
@@ -69,7 +69,7 @@ def standard_input() -> StandardInput:
 
 
 def _open(path: Path) -> Any:
-    """A file of bytes; the gzip module's own file has no type in common with a plain one."""
+    """A file of bytes, plain or compressed by gzip, which share no type."""
     if path == STANDARD_INPUT:
         return standard_input().open()
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
@@ -98,13 +98,13 @@ class LineFile:
             yield line.decode()
 
     def _read(self, size: int) -> bytes:
-        """That many bytes, and the rest of their last line; anything that is not text is refused with its line."""
+        """That many bytes, and the rest of their last line; refuses anything that is not text, and names its line."""
         try:
             content: bytes = self._file.read(size)
             if content and not content.endswith(b"\n"):
                 content += self._file.readline(_LONGEST_LINE)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise FormatError(f"{self.path} is not a whole gzip file: {error}. Compress it again.") from None
+            raise FormatError(f"{self.path} is not a complete gzip file: {error}. Compress it again.") from None
         if not self.n_read:
             if content.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise FormatError(f"{self.path} is text in UTF-16. Save it again in UTF-8.")
@@ -113,7 +113,7 @@ class LineFile:
         if len(content) - last >= _LONGEST_LINE:
             raise self._refusal(content, last, f"longer than {_LONGEST_LINE} bytes, so this is not a table")
         if (place := content.find(b"\0")) >= 0:
-            raise self._refusal(content, place, "a NUL byte, so this is not text. Check that the file is whole")
+            raise self._refusal(content, place, "a NUL byte, so this is not text. Check that the file is complete")
         try:
             content.isascii() or content.decode()
         except UnicodeDecodeError as error:

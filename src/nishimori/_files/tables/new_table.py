@@ -1,4 +1,4 @@
-"""A table that is being written, a block of columns at a time; its file is complete or not there.
+"""Write a table, a block of columns at a time; its file is either complete or absent.
 
 Text is made of columns by pyarrow's functions. Its CSV writer would put every text in quotes, and knows no decimal comma.
 """
@@ -47,7 +47,7 @@ def new_table(
     decimal: str = ".",
     to: IO[bytes] | None = None,
 ) -> Iterator[NewTable]:
-    """A new file with columns called ``names``; its ending says what it is.
+    """A new file with columns called ``names``; the ending of its name decides the format.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def new_table(
 
 
 def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str | None, decimal: str) -> NewTable:
-    """JSON lines or delimited text, by the ending of ``path``."""
+    """JSON lines or delimited text, depending on the ending of ``path``."""
     if path.name.lower().endswith(".jsonl"):
         return _NewJsonLines(path, file, names)
     mark = delimiter_of(path, None if path.name.lower().endswith((".tsv", ".tsv.gz")) else delimiter, decimal)
@@ -88,7 +88,7 @@ def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str | Non
 
 
 class _NewLines(NewTable):
-    """Lines of text: the values of a row, with a text ``before`` each of them, and an ``end``."""
+    """Lines of text: the values of a row, each with a text ``before`` it, and an ``end``."""
 
     decimal = "."
 
@@ -103,7 +103,7 @@ class _NewLines(NewTable):
         self._file.write(rows.buffers()[2])
 
     def _texts(self, column: Column) -> Any:
-        """The text of each value; numbers have the fewest digits that are read as the same number."""
+        """The text of each value; numbers have the fewest digits that give the same number when read."""
         if isinstance(column, np.ndarray) and column.dtype.kind == "f" and np.isfinite(column).all():
             numbers = column.astype(np.float32 if column.dtype.itemsize <= 4 else np.float64)
             texts = self._arrow.array(numbers).cast("string")
@@ -117,7 +117,7 @@ class _NewLines(NewTable):
 
 
 def _as_utf8(text: str) -> str:
-    """The same text; half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON writes it."""
+    """Escape half of a surrogate pair as JSON does, because UTF-8 cannot hold it; other text stays as it is."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -159,7 +159,7 @@ class _NewJsonLines(_NewLines):
 
 
 class _NewColumnar(NewTable):
-    """Typed columns; the first rows decide the types of columns that have none."""
+    """Typed columns; the first rows decide the types of untyped columns."""
 
     def __init__(self, path: Path, temporary: Path, names: Sequence[str]) -> None:
         self._path, self._temporary, self._names = path, temporary, list(names)
@@ -230,5 +230,5 @@ def _without_type(value: Any, path: Path) -> str:
     if hasattr(value, "isoformat"):  # dates and times
         return str(value.isoformat())
     if isinstance(value, bytes):
-        raise FormatError(f"{path} holds text, which bytes are not. Write a .parquet or .feather file, which can hold them.")
+        raise FormatError(f"{path} holds text, and bytes are not text. Write a .parquet or .feather file, which can hold them.")
     return str(value)

@@ -30,7 +30,7 @@ _EXCHANGED = str.maketrans(",.", ".,")
 
 
 def delimiter_of(path: Path, delimiter: str | None, decimal: str) -> str:
-    """What separates the fields of a file with this name: ``delimiter``, where the caller names one, or the usual mark."""
+    """The delimiter of a file with this name: ``delimiter``, if the caller names one, or the usual mark."""
     if decimal not in (".", ","):
         raise InputError("decimal", "be '.' or ','", got=repr(decimal))
     if delimiter in ("tab", "\\t") or (delimiter is None and path.name.lower().endswith((".tsv", ".tsv.gz"))):
@@ -40,7 +40,7 @@ def delimiter_of(path: Path, delimiter: str | None, decimal: str) -> str:
         raise InputError("delimiter", "be one character, such as ';', or the word tab", got=repr(delimiter))
     if mark == decimal:
         remedy = f"Pass {setting('delimiter', ';')}."
-        raise InputError("decimal", f"be another mark than the delimiter, {mark!r}", remedy=remedy)
+        raise InputError("decimal", f"differ from the delimiter, {mark!r}", remedy=remedy)
     return mark
 
 
@@ -79,7 +79,7 @@ class Text(Table):
             raise no_rows(self.path)
 
     def _rows(self, file: LineFile, content: bytes, start: int, numbers: Sequence[int]) -> tuple[Any, HostArray]:
-        """The columns of all rows in what was read after ``start`` lines, and the line in which each row ends."""
+        """The columns of all rows read after ``start`` lines, and the line in which each row ends."""
         lines: HostArray = np.arange(start + 1, file.n_read + 1)
         # A carriage return inside a line would end it for pyarrow, which also leaves out empty lines.
         if b'"' not in content and content.count(b"\r") == content.count(b"\r\n"):
@@ -96,7 +96,7 @@ class Text(Table):
         raise FormatError(f"{self.path}, lines {start + 1} to {file.n_read}: pyarrow cannot read these rows.")
 
     def _parse(self, content: bytes, numbers: Sequence[int]) -> Any:
-        """A table of pyarrow, in which these columns are numbers and all others text; None where it refuses the lines."""
+        """A pyarrow table, with numbers in these columns and text in all others; None if pyarrow refuses the lines."""
         names, chosen = [str(index) for index in range(len(self.names))], set(numbers)
         kinds = {name: self._arrow.float64() if k in chosen else self._arrow.string() for k, name in enumerate(names)}
         try:
@@ -117,7 +117,7 @@ class Text(Table):
             return None
 
     def _check(self, file: LineFile, content: bytes, start: int) -> tuple[bytes, HostArray]:
-        """Go through rows one by one, for the lines in which they end; what is no row is refused with its line.
+        """Go through rows one by one to find the lines in which they end; refuse malformed rows, and name their line.
 
         Lines that end inside quotes are continued.
         """
@@ -148,7 +148,7 @@ class Text(Table):
         return [name.strip() for name in next(self._read(file, 0), (0, []))[1]]
 
     def _read(self, lines: Iterable[str], before: int) -> Iterator[tuple[int, list[str]]]:
-        """The line in which each row ends, and its fields, as Python reads them; that many lines are ``before``."""
+        """The line in which each row ends, and its fields, as Python reads them; ``before`` counts the lines before them."""
         reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
         try:
             for row in reader:
@@ -169,12 +169,12 @@ class Text(Table):
 
 
 def _reason(error: str) -> str:
-    """What went wrong, in our words where Python's speak to programmers."""
+    """What went wrong, in plain words where Python's message is for programmers."""
     if "unexpected end" in error:
-        return "a quote is opened and never closed. Close it, or double the quotes inside text"
+        return "a quotation mark is never closed. Close it, or double the quotation marks inside text"
     if "new-line" in error:
-        return "a carriage return inside a line. Save the file with the line ends of Unix or Windows"
-    return f"{error}. Double the quotes inside text"
+        return "a carriage return inside a line. Save the file with Unix or Windows line endings"
+    return f"{error}. Double the quotation marks inside text"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ class _TextBlock(Block):
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is a number, written with a decimal point."""
+    """Whether the text is a number, written with a decimal point."""
     try:
         float(text)
     except ValueError:

@@ -1,1 +1,1 @@
-"""The fit of an affine map whose departures from one temperature are penalised: sums, search, and strengths of penalties."""
+"""Fit an affine map with penalties on its departures from one temperature: sums, search, and strengths of penalties."""

@@ -1,4 +1,4 @@
-"""The curvature of the loss of affine maps: the units in which it is one, and the directions along which it vanishes.
+"""The curvature of the loss of affine maps: units that make it one, and directions in which it vanishes.
 
 `Units` give Newton's steps and posterior variances. A large matrix, for K classes, has K² + K parameters, too many for their
 curvature to be held where K is large. Its diagonal stands in for it. A product of two matrices with K rows, as it would be if
@@ -23,13 +23,13 @@ from nishimori.errors import NotConvergedError, setting
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The units of a curvature LLᵀ with its penalties, in which it is one: the inverse of L, or of its diagonal alone."""
+    """The units that make a curvature LLᵀ (with penalties) one: the inverse of L, or of its diagonal."""
 
     inverse: HostArray
 
     @classmethod
     def of_matrix(cls, matrix: HostArray, added: HostArray) -> "Units":
-        """The units of a matrix to whose diagonal something is added; raises if rounding hides that it is positive."""
+        """The units of a matrix after an addition to its diagonal; raises if rounding hides that it is positive."""
         lower, failed = dpotrf(matrix + np.diag(added), lower=True)
         if failed:
             raise curvature_error()
@@ -37,7 +37,7 @@ class Units:
 
     @classmethod
     def of_diagonal(cls, seconds: HostArray, added: HostArray) -> "Units":
-        """The units of second derivatives to which something is added; none is much smaller than the largest."""
+        """The units of second derivatives after an addition; none is much smaller than the largest."""
         sizes = seconds + added
         return cls(1 / np.sqrt(np.maximum(sizes, 1e-300 + 1e-10 * sizes.max())))
 
@@ -52,7 +52,7 @@ class Units:
         return z @ self.inverse if self.inverse.ndim == 2 else z * self.inverse
 
     def gradient(self, by_parameter: HostArray) -> HostArray:
-        """The derivative by z, from that by each parameter."""
+        """The derivative by z, from the derivative by each parameter."""
         return self.inverse @ by_parameter if self.inverse.ndim == 2 else self.inverse * by_parameter
 
 
@@ -78,7 +78,7 @@ class Directions:
 
     @classmethod
     def from_curvature(cls, curvature: HostArray) -> "Directions":
-        """The directions from the curvature where all classes are equally probable, with that of penalties."""
+        """The directions, from the curvature at equal class probabilities plus the curvature of penalties."""
         sizes = np.sqrt(np.diag(curvature))
         units = 1 / np.where(sizes > _NO_EFFECT * sizes.max(), sizes, sizes.max())
         values, axes = np.linalg.eigh(curvature * units * units[:, None])
@@ -87,26 +87,26 @@ class Directions:
         return cls(axes[:, kept] / np.sqrt(values[kept]), axes[:, ~kept])
 
     def compare(self, curvature: HostArray) -> tuple[HostArray, HostArray]:
-        """How large a curvature is, relative to that at equal probabilities, in increasing order, and along which axes."""
+        """A curvature relative to the curvature at equal probabilities: sizes in increasing order, and their axes."""
         values, axes = np.linalg.eigh(self.basis.T @ curvature @ self.basis)
         return values, self.basis @ axes
 
     def shortest(self, change: HostArray) -> HostArray:
-        """The shortest of all changes that have the same effect, column by column."""
+        """The shortest change with the same effect, column by column."""
         gauge = np.linalg.qr(self.without_effect)[0]
         return change - gauge @ (gauge.T @ change)
 
     def inverse(self, curvature: HostArray) -> HostArray:
-        """The inverse of a curvature that vanishes along no direction with an effect; along the others it is zero."""
+        """The inverse of a curvature along directions with an effect, where it does not vanish; zero along the others."""
         values, axes = self.compare(curvature)
         axes = self.shortest(axes)
         return (axes / values) @ axes.T
 
 
 def curvature_error() -> NotConvergedError:
-    """The error where rounding hides the curvature."""
+    """The error if rounding hides the curvature."""
     return NotConvergedError(
         "The search did not converge: the logits differ so much, or so little, between samples that float64 cannot "
-        "hold the curvature of the loss, as those of naive Bayes classifiers may. Use a method with temperatures only, "
+        "hold the curvature of the loss, as can happen with naive Bayes classifiers. Use a method with temperatures only, "
         f"such as 'ec' or 'group', or pass probabilities with {setting('input', 'probabilities')} and a {setting('floor')}."
     )

@@ -1,4 +1,4 @@
-"""The parameters of an affine map as a flat array, one temperature and the departures from it, and how these are penalised.
+"""The parameters of an affine map as a flat array: one temperature and penalised departures from it.
 
 Departures of a block are taken for draws from a normal distribution of mean 0 and precision λ, the strength of the penalty
 λ/2·Σθ². The marginal likelihood of the data is highest where λ = γ/Σθ², with γ = number of departures − λ·(sum of their
@@ -27,16 +27,16 @@ OFF_DIAGONAL = "off_diagonal"
 BIAS = "bias"
 
 PSEUDO = 4.0
-"""How many departures the prior of a strength is worth."""
+"""The weight of a strength's prior, as a number of departures."""
 
 INFORMATION = 10.0
-"""The mean curvature by a bias at which departures are usually penalised as much as the data determine them."""
+"""The mean curvature by a bias at which penalties usually equal the information in the data."""
 
 LEAST = {DIAGONAL: 30.0, OFF_DIAGONAL: 100.0, BIAS: 2.0}
-"""What strengths usually are where the data are many: those of departures of 0.18, 0.1 and 0.7."""
+"""Usual strengths for large data sets: for departures of 0.18, 0.1 and 0.7."""
 
 OFF_DIAGONAL_FACTOR = 10.0
-"""How much more than others off-diagonal departures are usually penalised, relative to their curvature."""
+"""The usual extra factor for penalties on off-diagonal departures, relative to their curvature."""
 
 # Beyond this a departure is zero to all digits that matter, below it is free.
 _LEAST, _MOST = 1e-6, 1e12
@@ -71,7 +71,7 @@ class Parameters:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The names of the blocks of departures that are penalised alike."""
+        """The names of the blocks of departures that share a penalty."""
         scale = [DIAGONAL, OFF_DIAGONAL][: 1 + self.is_matrix] if self.has_scale else []
         return (*scale, *([BIAS] if self.has_bias else []))
 
@@ -104,7 +104,7 @@ class Parameters:
         return theta
 
     def precisions(self, strengths: HostArray) -> HostArray:
-        """The strength with which each parameter is penalised; that of β is zero."""
+        """The penalty strength of each parameter; zero for β."""
         precisions = np.zeros(self.size)
         for places, strength in zip(self.members, strengths, strict=True):
             precisions[places] = strength
@@ -125,7 +125,7 @@ class Parameters:
         return np.concatenate([[by_beta], by_scale, sums.by_bias])[: self.size]
 
     def hessian(self, departures: HostArray) -> HostArray:
-        """The second derivatives by each parameter, from those by all factors and biases: β moves the diagonal as a whole."""
+        """The second derivatives by each parameter, from the ones by all factors and biases: β moves the whole diagonal."""
         diagonal = np.arange(self.n_classes) * (self.n_classes + 1 if self.is_matrix else 1)
         together = departures[diagonal].sum(axis=0)
         first = len(departures) - self.n_classes if not self.has_scale else 0
@@ -162,7 +162,7 @@ def usual_strengths(parameters: Parameters, seconds: HostArray) -> HostArray:
 def fitting_strengths(
     parameters: Parameters, theta: HostArray, variances: HostArray, strengths: HostArray, usual: HostArray
 ) -> tuple[HostArray, HostArray]:
-    """The strengths of highest marginal likelihood and prior, and how many departures of each block the data determine.
+    """The strengths that maximise marginal likelihood times prior, and how many departures per block the data determine.
 
     The departures ``theta`` at the strengths so far, and their posterior variances, are taken to stay as they are.
     """

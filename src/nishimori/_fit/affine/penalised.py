@@ -1,4 +1,4 @@
-"""The affine map of least penalised cross-entropy, with strengths that are given or chosen by marginal likelihood.
+"""Find the affine map with the lowest penalised cross-entropy; strengths are passed, or chosen by marginal likelihood.
 
 The loss is convex, so there is one minimum. Where everything is penalised, SciPy's L-BFGS finds it, in units in which the
 curvature is about one in all directions: they follow from the whole curvature up to `MOST_EXACT` parameters, and from an
@@ -27,7 +27,7 @@ from nishimori.errors import DegenerateDataError, NotConvergedError, setting
 T = TypeVar("T", bound=Sum)
 
 MOST_EXACT = 1000
-"""A matrix with this many factors and biases is searched with its exact curvature; larger ones with an approximate one."""
+"""The search uses the exact curvature up to this many factors and biases, and an approximation beyond."""
 
 # L-BFGS ends where all derivatives are this small, in units of a standard deviation of the posterior distribution: while
 # strengths still change, at last with the whole curvature, and at last with an approximate one.
@@ -70,7 +70,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where the penalised loss is least, and how it was found.
+    """The minimum of the penalised loss, and how it was found.
 
     Attributes
     ----------
@@ -113,11 +113,11 @@ class AffineSearch:
     own_remedy: str = ""
     n_passes: int = field(default=0, init=False)
     _last: dict[Any, tuple[HostArray, bool, Any]] = field(default_factory=dict, init=False)
-    """Of each pass, where it was made last, whether from numbers in float32, and its sums."""
+    """The last point of each pass, whether it used float32, and its sums."""
 
     @property
     def _remedy(self) -> str:
-        """What to use where the data can be separated perfectly."""
+        """What to use if the data can be separated perfectly."""
         return self.own_remedy or setting("penalty", "auto")
 
     @property
@@ -125,7 +125,7 @@ class AffineSearch:
         return not self.parameters.is_matrix or self.parameters.size - 1 <= MOST_EXACT
 
     def minimum(self) -> Minimum:
-        """The minimum, at the strengths that were given or at those that fit best."""
+        """The minimum, at the passed strengths or at the best ones."""
         theta, strengths, determined = self.parameters.start(), self.fixed_strengths, None
         if strengths is not None:
             self._refuse_empty_classes(theta, strengths)
@@ -158,7 +158,7 @@ class AffineSearch:
         return Minimum(theta, strengths, determined, residual, self.n_passes)
 
     def _curvature(self, theta: HostArray, strengths: HostArray) -> Units:
-        """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
+        """The curvature with these penalties, at a point or close enough to it."""
         precisions = self.parameters.precisions(strengths)
         if not self.is_exact:
             return Units.of_diagonal(self.unit * self._measure(measure_seconds, theta, single=True), precisions)
@@ -171,7 +171,7 @@ class AffineSearch:
         return Units.of_matrix(hessian, precisions)
 
     def _is_far(self, theta: HostArray) -> bool:
-        """Whether logits differ so much from those of the last curvature that it has to be measured again."""
+        """Whether logits have changed so much since the last curvature that it must be measured again."""
         at, _, sums = self._last[measure_curve]
         change = theta - at
         return bool(change @ self._hessian(sums) @ change > _FAR**2 * self.unit * sums.frequencies.sum())
@@ -180,7 +180,7 @@ class AffineSearch:
         return self.unit * self.parameters.hessian(sums.hessian)
 
     def _measure(self, pass_: Callable[..., T], theta: HostArray, *, single: bool = False) -> T:
-        """The sums of a pass at a point; those that were read last are not read again."""
+        """The sums of a pass at a point; the latest sums are reused."""
         if pass_ not in self._last or self._last[pass_][1] != single or not np.array_equal(self._last[pass_][0], theta):
             self.n_passes += 1
             point = self.parameters.point(theta, self.temperature)
@@ -220,7 +220,7 @@ class AffineSearch:
         return start + curvature.step(unit * lowest.x)
 
     def _minimum_of_free(self, strengths: HostArray) -> Minimum:
-        """The minimum by Newton's method, where some parameters are not penalised; raises if there is none."""
+        """The minimum by Newton's method, if some parameters are not penalised; raises if there is none."""
         start, penalties = self.parameters.start(), np.diag(self.parameters.precisions(strengths))
         equal = self._measure(measure_curve, np.zeros(len(start)))
         weight = self.unit * float(equal.frequencies.sum())
@@ -269,14 +269,14 @@ class AffineSearch:
             )
 
     def not_found(self) -> NotConvergedError:
-        """The error where the search did not end."""
+        """The error if the search did not converge."""
         return NotConvergedError(
             f"The search did not converge in {self.n_passes} passes: the loss still falls, as it does where data can be "
             f"separated perfectly. Use {self._remedy}, or more data."
         )
 
     def separation_error(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:
-        """The error where parameters grow without limit, by the squared effect on each class and the weight of its samples."""
+        """The error if parameters grow without limit; names classes by squared effect and weight of samples."""
         places = np.flatnonzero(effects >= effects.max() / 2)
         places = places[np.argsort(frequencies[places], kind="stable")][:_MOST_NAMED]
         weights, several = ", ".join(f"{frequencies[place]:.4g}" for place in places), len(places) > 1

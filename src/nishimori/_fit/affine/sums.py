@@ -31,7 +31,7 @@ _LARGEST_TABLE, _LARGEST_DEVICE_TABLE = 2**18, 2**22
 
 @dataclass(frozen=True, eq=False)
 class AffinePoint:
-    """Where sums are made.
+    """A point at which sums are computed.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class AffinePoint:
 
 @dataclass(frozen=True, eq=False)
 class LossSums(Sum):
-    """Weighted sums at one point; those of other rows at the same point add.
+    """Weighted sums at one point; ``+`` adds other rows at the same point.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class CurvedSums(LossSums):
 # Some kernels of OpenBLAS set the flag of an invalid operation for lanes that they do not use (numpy#24067), which NumPy would
 # warn of. Logits and parameters are finite here.
 def _unflagged() -> np.errstate:
-    """Without warnings of invalid operations."""
+    """Suppress warnings about invalid operations."""
     return np.errstate(invalid="ignore")
 
 
@@ -166,7 +166,7 @@ class AffineRows:
         self.p /= self.total
 
     def sums(self, table: Array) -> HostArray:
-        """Sums with the weights of this block as float64, in which blocks are added, and in the unit of weights as they are."""
+        """The sums of this block in float64 and in the original unit of weights, ready to be added."""
         host = arrays.on_host(table).astype(np.float64, copy=False)
         return host if self.unit == 1 else host * self.unit
 
@@ -226,7 +226,7 @@ class AffineRows:
 
 @lru_cache(maxsize=2)
 def _pairs_of(n_classes: int) -> tuple[HostArray, HostArray]:
-    """Which class is in which pair, (K, pairs), and where each second derivative is among sums over pairs.
+    """The classes of each pair, (K, pairs), and the place of each second derivative among sums over pairs.
 
     The sums are those of each pair of classes, and then of each class with itself, by all pairs of inputs.
     """

@@ -104,7 +104,7 @@ def _sizes(done: Pieces, rows: Sequence[Mapping[str, Any]], *, own_limit: float)
 
 
 def _minimum(curves: Mapping[str, Any]) -> dict[str, Any]:
-    """On how many networks one of the two temperatures is close to that of the least ECE."""
+    """On how many networks one of the two temperatures is close to the temperature with the lowest ECE."""
     off = {name: distance(curve, "clean") for name, curve in curves.items()}
     augmented = [distance(curve, "augmented") for curve in curves.values() if "augmented" in curve]
     return {
@@ -139,7 +139,7 @@ def _diagrams(done: Pieces) -> dict[str, Any]:
 
 
 def _diagrams_apart(bins: Sequence[Mapping[str, Any]]) -> float:
-    """The largest vertical distance of the diagrams after TS and after EC, in points."""
+    """The largest vertical distance between the diagrams after TS and after EC, in points."""
     lines = [np.array([(row["confidence"], row["accuracy"]) for row in bins if row["when"] == when]).T for when in ("TS", "EC")]
     grid = np.linspace(max(line[0, 0] for line in lines), min(line[0, -1] for line in lines), 201)
     ts, ec = (np.interp(grid, *line) for line in lines)

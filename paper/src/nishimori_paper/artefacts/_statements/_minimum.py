@@ -1,4 +1,4 @@
-"""How far chosen temperatures are from that of the least test ECE, and how well test images determine the latter."""
+"""How far chosen temperatures are from the one with the lowest test ECE, and how well test images determine that one."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,7 +32,7 @@ def minima(done: Pieces) -> dict[str, Any]:
 
 
 def distance(piece: Mapping[str, Any], kind: str) -> float:
-    """From the nearer of the two temperatures to that of the least ECE."""
+    """The distance from the nearer of the two temperatures to the one with the lowest ECE."""
     return float(min(abs(piece[kind][method] - piece["least"]) for method in _METHODS))
 
 

@@ -90,22 +90,22 @@ def _sizes(scale: Scale) -> dict[str, Any]:
 
 
 def lead(row: Mapping[str, Any]) -> float:
-    """By how much the ECE is lower after EC than after TS."""
+    """How much lower the ECE is after EC than after TS."""
     return float(row["ece_ts"] - row["ece_ec"])
 
 
 def difference(row: Row) -> float:
-    """The difference of the two temperatures, relative to that of TS."""
+    """The difference between the two temperatures, relative to T_TS."""
     return abs(row["temperature_ts"] - row["temperature_ec"]) / row["temperature_ts"]
 
 
 def allowed(row: Mapping[str, Any], metric: str) -> float:
-    """The largest difference of a metric between TS and EC with which the two are similar."""
+    """The largest difference in a metric between TS and EC that counts as similar."""
     return SIMILAR * float(row[metric] - row[f"{metric}_ts"])
 
 
 def is_similar(row: Row) -> bool:
-    """Whether ECE and Brier score after TS and after EC are."""
+    """Whether ECE and Brier score are similar after TS and after EC."""
     return all(abs(row[f"{key}_ts"] - row[f"{key}_ec"]) < allowed(row, key) for key in ("ece", "brier"))
 
 
@@ -121,7 +121,7 @@ def printed_rows(table: str) -> dict[str, Row]:
 
 
 def apart(rows: Sequence[Row]) -> dict[str, float]:
-    """The largest differences between the two methods; those of ECE and Brier score times 100, as Table 1 prints them."""
+    """The largest differences between the two methods, for ECE and Brier score times 100, as in Table 1."""
     return {
         "temperature": max(difference(row) for row in rows),
         "ece": 100 * max(abs(lead(row)) for row in rows),
@@ -242,7 +242,7 @@ def _chances(done: Pieces, real: Mapping[str, Mapping[str, Any]]) -> dict[str, s
 
 
 def _nearer_by_chance(real: Mapping[str, Mapping[str, Any]], largest: float) -> float:
-    """That clean images come nearer to Table 1 than augmented ones by chance: the least distance between the two is passed.
+    """The probability that clean images come closer to Table 1 than augmented ones by chance, at the smallest distance.
 
     The two temperatures of a network have errors of at most ``largest`` each.
     """

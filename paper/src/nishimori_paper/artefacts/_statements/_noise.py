@@ -45,7 +45,7 @@ def _as_in_the_paper(row: Mapping[str, Any]) -> str:
 
 
 def difference_error(row: Mapping[str, Any]) -> float:
-    """The standard error of `difference`, that of both temperatures taken together."""
+    """The standard error of `difference`, from the errors of both temperatures."""
     fits = row["clean errors of a fit"]
     return float(np.hypot(fits["temperature_ts"], fits["temperature_ec"]) / row["clean"]["temperature_ts"])
 
@@ -94,7 +94,7 @@ def _mean_error(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> floa
 
 
 def _apart_by_chance(rows: Sequence[Mapping[str, Any]], clean: float) -> dict[str, str]:
-    """That the mean difference of the temperatures is not three times that with clean labels, on other images."""
+    """The probability that, on other images, the mean temperature difference is not three times the clean one."""
     apart = float(np.mean([difference(row["clean"]) for row in rows]))
     bar = float(np.mean([difference_error(row) for row in rows]))
     return {"apart_fails": in_words(beyond(apart - 3 * clean, bar) / 2)}
@@ -110,7 +110,7 @@ def _validation_only(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _agrees(n: Numbers, ours: str) -> bool:
-    """Whether a mean of ours differs from the paper's by no more than chance."""
+    """Whether our mean differs from the paper's by no more than chance."""
     return bool(abs(n[ours] - n["reduction_paper"]) <= TWO_SIDED * hypot(n[f"{ours}_error"], n["reduction_paper_error"]))
 
 

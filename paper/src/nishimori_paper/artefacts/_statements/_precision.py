@@ -26,7 +26,7 @@ _PREFIX = "precision "
 
 
 def measured_networks() -> list[str]:
-    """The networks of the tables, and those that were trained on fewer images."""
+    """The networks of the tables, and the networks that were trained on fewer images."""
     fractions = [str(resnet20_on(fraction)) for fraction in printed()["figure-train-size"]["fraction"]]
     return list(dict.fromkeys([*networks_of_tables(), *fractions]))
 
@@ -75,7 +75,7 @@ def _ratio_error(one: HostArray, other: HostArray) -> float:
 
 
 def _errors_ec(sample: Labelled, temperature: float) -> HostArray:
-    """What each sample contributes to the error of log T_EC: its confidence minus whether it is right, over the mean slope."""
+    """The contribution of each sample to the error of log T_EC: confidence minus correctness, over the mean slope."""
     below, p, mean = _averages(sample, temperature)
     confidence = p.max(axis=1)
     right = below[np.arange(len(below)), sample.labels] == 0
@@ -84,7 +84,7 @@ def _errors_ec(sample: Labelled, temperature: float) -> HostArray:
 
 
 def _errors_ts(sample: Labelled, temperature: float) -> HostArray:
-    """What each sample contributes to the error of log T_TS: its mean logit minus that of the label, over the mean slope."""
+    """The contribution of each sample to the error of log T_TS: mean logit minus label's logit, over the mean slope."""
     below, p, mean = _averages(sample, temperature)
     variance = (p * (below - mean[:, None]) ** 2).sum(axis=1)
     errors: HostArray = (mean - below[np.arange(len(below)), sample.labels]) / np.mean(variance / temperature)
@@ -92,7 +92,7 @@ def _errors_ts(sample: Labelled, temperature: float) -> HostArray:
 
 
 def _averages(sample: Labelled, temperature: float) -> tuple[HostArray, HostArray, HostArray]:
-    """Logits relative to the largest of their row, probabilities, and the mean of the former under the latter."""
+    """Logits relative to the largest of their row, probabilities, and the mean logit under these probabilities."""
     logits = np.asarray(sample.logits, dtype=np.float64)
     below = logits - logits.max(axis=1, keepdims=True)
     p = np.exp(below / temperature)

@@ -68,7 +68,7 @@ class _Curves:
         return np.array([row[column] for row in self._done[f"{teacher}, {kind}"]])
 
     def lead(self, teacher: str, kind: str, metric: str = "ece") -> HostArray:
-        """By how much the metric is lower after EC than after TS, at each α."""
+        """How much lower the metric is after EC than after TS, at each α."""
         lead: HostArray = self(teacher, kind, f"{metric}_ts") - self(teacher, kind, f"{metric}_ec")
         return lead
 
@@ -138,7 +138,7 @@ def _ece(curves: _Curves) -> dict[str, Any]:
 
 
 def _brier(curves: _Curves, teacher: str) -> HostArray:
-    """By how much the Brier score is lower after EC than after TS, at all penalties and α."""
+    """How much lower the Brier score is after EC than after TS, at all penalties and α."""
     leads: HostArray = np.concatenate([curves.lead(teacher, kind, "brier") for kind in PENALTIES])
     return leads
 

@@ -37,7 +37,7 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 
 def _of_networks() -> dict[str, dict[str, float]]:
-    """Test loss and ECE of Bayesian methods as they are, and after TS in their place."""
+    """Test loss and ECE of Bayesian methods, and of TS instead."""
     content = tomllib.loads(files("nishimori_paper").joinpath("bayesian.toml").read_text(encoding="utf-8"))
     return {name: content[name] for name in _BAYESIAN}
 

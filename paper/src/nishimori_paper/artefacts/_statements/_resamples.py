@@ -20,7 +20,7 @@ COLUMNS = ("lead", "brier_lead", "ece_gain_ts", "ece_gain_ec", "brier_gain_ts", 
 
 
 def differences(row: Row) -> dict[str, float]:
-    """By how much scores are lower after EC than after TS, and lower after each than before."""
+    """How much lower scores are after EC than after TS, and after each than before."""
     gains = {
         f"{metric}_gain_{method}": row[metric] - row[f"{metric}_{method}"]
         for metric in ("ece", "brier")
@@ -52,7 +52,7 @@ def pooled(values: Sequence[float], draws: Sequence[Sequence[float]]) -> dict[st
 
 
 def farther_limit(numbers: Mapping[str, float]) -> float:
-    """How far from zero the 95 % interval of a mean reaches, on the side where it reaches farther."""
+    """The end of a mean's 95 % interval that is farther from zero, as a distance."""
     return abs(numbers["mean"]) + TWO_SIDED * numbers["error"]
 
 

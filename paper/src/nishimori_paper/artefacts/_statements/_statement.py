@@ -1,4 +1,4 @@
-"""How a statement of the paper is judged: its words, the numbers that decide, and the tests that they must pass.
+"""Judge a statement of the paper: its words, the deciding numbers, and the tests that they must pass.
 
 A *group* has statements that are judged from the same pieces of work. To add statements, write a module with a group of its own
 and name it in `nishimori_paper.artefacts._statements.GROUPS`.

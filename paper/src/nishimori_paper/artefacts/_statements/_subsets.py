@@ -29,13 +29,13 @@ def subset_pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 
 def excess(done: Pieces, size: int) -> dict[str, float]:
-    """By how many points the ECE is higher after EC than after TS of this many samples: mean over networks, standard error."""
+    """How many points higher the ECE is after EC than after TS with this many samples: mean over networks, standard error."""
     values = [100 * (content[str(size)][1] - content[str(size)][0]) for key, content in done.items() if key.startswith(_PREFIX)]
     return {"mean": float(np.mean(values)), "error": error(values) / len(values) ** 0.5}
 
 
 def gain(done: Pieces, size: int) -> float:
-    """By how many points the ECE is lower after TS of this many samples than before: mean over networks."""
+    """How many points TS with this many samples lowers the ECE: mean over networks."""
     values = [100 * (content["before"] - content[str(size)][0]) for key, content in done.items() if key.startswith(_PREFIX)]
     return float(np.mean(values))
 
