@@ -98,7 +98,7 @@ def test_dropout_is_in_every_block_and_before_the_linear_layer_in_training_only(
 
 
 def test_a_variation_is_refused_where_there_is_none():
-    with pytest.raises(InputError, match="Only ResNets have a width, and 'vgg19' is none"):
+    with pytest.raises(InputError, match="Only ResNets have a width, but 'vgg19' is not a ResNet"):
         models.build("vgg19", n_classes=10, width=2)
     with pytest.raises(InputError, match="`width` must be a whole number of at least 1"):
         models.build("resnet20", n_classes=10, width=0)

@@ -224,7 +224,7 @@ def test_one_column_is_not_proposed_for_three_classes(tmp_path):
 def test_labels_that_are_lists_are_refused_before_columns_are_in_doubt(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"a": 1.5, "b": 2.5, "labels": [1]}\n{"a": 0.5, "b": 2, "labels": [0]}\n')
     ended = shell.nishimori("fit t.jsonl -o c.json", place=tmp_path)
-    assert ended.err == "error: t.jsonl has lists in column 'labels', and a label is one value. Pass another --labels.\n"
+    assert ended.err == "error: t.jsonl has lists in column 'labels', but a label is one value. Pass another --labels.\n"
 
 
 def test_a_damaged_table_gets_a_general_remedy(tmp_path):

@@ -238,7 +238,7 @@ def test_a_sketch_has_no_paired_differences():
     assert list(found.tables) == ["calibration", "scores"]
     assert found["ec"].scorecard.nll_se is None
     assert found.to_dict()["methods"][1]["nll_low"] is None
-    assert any(each.startswith("A sketch does not tell the errors of NLL and Brier score") for each in found.verdicts)
+    assert any(each.startswith("A sketch does not give standard errors of the NLL, the Brier score") for each in found.verdicts)
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_a_sketch_of_one_cluster_says_why_it_has_no_errors():
     assert (card.error_se, card.accuracy_se, card.ece_se, card.ece_corrected) == (None, None, None, None)
     for name in ("error", "accuracy", "ece"):
         with pytest.raises(
-            InputError, match=f"error of {name}, which is not known: the sketch holds one cluster, and standard"
+            InputError, match=f"error of {name}, which is not known: the sketch holds one cluster, but standard"
         ):
             card.interval(name)
     assert set(card.why_no_se) == {"error", "accuracy", "confidence", "gap", "ece", "brier", "nll"}

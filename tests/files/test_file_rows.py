@@ -154,7 +154,7 @@ def test_a_truncated_file_is_named(tmp_path):
         (SCORES, {}, "has no column 'labels', only 'z_0', 'z_1', 'z_2', 'z_3', 'z_4'. Name yours with `labels`."),
         (FRAME, {"sample_weight": "w"}, "has no column 'w', only 'z_0', 'z_1', 'z_2', 'z_3', 'z_4', 'labels'. Name yours with"),
         (FRAME.assign(id=1), {}, "If the scores are all columns except 'id', pass `nishimori.rows(..., ignore=['id'])`."),
-        (SCORES.assign(labels=[[1]] * 900), {}, "has lists in column 'labels', and a label is one value."),
+        (SCORES.assign(labels=[[1]] * 900), {}, "has lists in column 'labels', but a label is one value."),
         (FRAME, {"labels": LABELS}, "`labels` must be the name of an array or column of "),
     ],
 )

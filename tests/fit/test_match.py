@@ -237,7 +237,7 @@ def test_one_cluster_is_refused_and_few_are_warned_of():
     with pytest.raises(InputError, match="at least two clusters"):
         temperatures(logits, labels, clusters=np.arange(300) < 3, sample_weight=np.arange(300) >= 3)
     with pytest.warns(
-        nishimori.errors.InputWarning, match="from 9 clusters are too small on average, and vary much. Use at least 40"
+        nishimori.errors.InputWarning, match="from 9 clusters are too small on average and unreliable. Use at least 40"
     ):
         temperatures(logits, labels, clusters=np.arange(300) % 9)
     temperatures(logits, labels, clusters=np.arange(300) % 10)

@@ -205,7 +205,7 @@ def test_a_binary_score_between_0_and_1_is_refused_from_20_rows_on():
     z, y = np.random.default_rng(0).random(100), np.arange(100) % 2
     with pytest.raises(InputError, match=r"^`logits` must be declared as .* as probabilities are\. Pass `input='prob"):
         metrics.ece(z, y)
-    with pytest.raises(InputError, match=r"^`logits` must be said"):
+    with pytest.raises(InputError, match=r"^`logits` must be declared"):
         metrics.ece(z[:20], y[:20])
     metrics.ece(z[:19], y[:19])
     assert metrics.ece(z, y, input="logits") == EQUAL(metrics.ece(np.stack([0 * z, z], axis=1), y, input="logits"))

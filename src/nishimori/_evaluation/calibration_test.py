@@ -256,7 +256,7 @@ def calibration_test(
     T = 1 is rejected (p < 0.001): mean confidence is 0.18 above accuracy.
     ± is one standard error.
     >>> nishimori.calibration_test(logits, labels, statistic="ece").verdict
-    'T = 1 is rejected (p < 0.001): the ECE is 0.18, and 0.022 on average if labels are drawn from the model.'
+    'T = 1 is rejected (p < 0.001): the ECE is 0.18, compared with 0.022 on average if labels are drawn from the model.'
     >>> nishimori.calibration_test(logits, labels, temperature=2.0).p_value > 0.05
     True
     >>> nishimori.calibration_test(logits, labels, statistic="temperatures").verdict

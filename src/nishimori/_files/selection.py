@@ -39,7 +39,7 @@ def select_columns(table: Table, roles: Roles) -> Selection:
         if name in table.lists:
             must = "name is one value" if role == "ids" else f"{role[:-1]} is one {'number' if role == 'weights' else 'value'}"
             other = setting(roles.argument(role), A_NAME)
-            raise InputError(f"{table.path} has lists in column {name!r}, and a {must}. Pass another {other}.")
+            raise InputError(f"{table.path} has lists in column {name!r}, but a {must}. Pass another {other}.")
         if name not in table.names:
             raise InputError(
                 f"{table.path} has no column {name!r}, only {join_names(table.names)}. {remedy_for(role, roles, table.names)}"

@@ -136,7 +136,7 @@ def _refuse_processed(logprobs: Any) -> None:
     if one_of("logprobs", logprobs, LogProbabilities) == "processed":
         raise InputError(
             "logprobs",
-            "be 'raw': those of the softmax over the whole vocabulary",
+            "be 'raw', from the softmax over the whole vocabulary",
             got="'processed', after the temperature, penalties and filters of sampling",
             remedy="Ask the server for raw ones, such as `--logprobs-mode raw_logprobs` of vLLM.",
         )

@@ -358,7 +358,7 @@ class TopK:
         self._refuse(
             telling & bool((masses <= _RENORMALISED).all()),
             numbers,
-            "be those of the softmax over the whole vocabulary",
+            "be log-probabilities from the softmax over the whole vocabulary",
             "lists that sum to 1 in every row, although {others} classes are not listed, such as {listed} classes down to a "
             "probability of {least:.3g}",
             "They were probably normalised again after a top-k or top-p filter, and give wrong temperatures. Pass "

@@ -51,7 +51,7 @@ def build(name: str, *, n_classes: int, **variation: Any) -> nn.Module:
     """
     check(name)
     if variation and not name.startswith("resnet"):
-        raise InputError(f"Only ResNets have a {' or '.join(variation)}, and {name!r} is none. Leave it out.")
+        raise InputError(f"Only ResNets have a {' or '.join(variation)}, but {name!r} is not a ResNet. Leave it out.")
     return _BUILDERS[name](n_classes, **variation)
 
 

@@ -298,7 +298,7 @@ def _check_continuous(teacher: Teacher) -> None:
             "Use `atoms(f_erm, T)`, which gives the density of f_erm at each of them."
         )
     if (np.diff(teacher.probability(z)) < -1e-9).any():
-        raise InputError(name, "not decrease with w*·x if its density is asked for", got="a σ* that decreases somewhere")
+        raise InputError(name, "not decrease with w*·x if its density is requested", got="a σ* that decreases somewhere")
     slope = teacher.derivative(z)
     flat = free & (slope <= 0)
     # Far from zero every σ* is flat to the last digit. Only a σ* with a constant piece becomes flat where it is still steep.

@@ -95,7 +95,7 @@ def arrays(folder: Path, n_classes: int, report: Report) -> Found | None:
 def _array(path: Path) -> HostArray:
     """The array in a ``.npy`` file."""
     if not path.is_file():
-        raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Add it, or choose another folder.")
+        raise FileNotFoundError(f"There is no {path}, which belongs to the files next to it. Add it, or choose another folder.")
     with path.open("rb") as stream:
         if stream.read(2) == b"PK":
             raise FormatError(f"{path} holds several arrays, not one. Write it with `numpy.save`.")
@@ -124,7 +124,7 @@ def _mosaic_paths(folder: Path, split: str) -> Sequence[Path]:
     expected = [folder / f"{split}-{i:02}.webp" for i in range(max(1, len(names)))]
     for path in expected:
         if path not in names:
-            raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Copy the image set again.")
+            raise FileNotFoundError(f"There is no {path}, which belongs to the files next to it. Copy the image set again.")
     return expected
 
 
