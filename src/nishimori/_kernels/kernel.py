@@ -52,6 +52,9 @@ _VARIABLE = "NISHIMORI_KERNEL"
 LEAST_SINGLE = 1e-15
 """The lowest β for which float32 holds β, its inverse and products with them at full precision."""
 
+# Numbers of a table that are computed at a time: its few temporary copies, of 256 kB in float64, stay in the cache.
+_CACHED = 2**15
+
 _PLAIN_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 # Of the numbers that `block_sums` of a kernel returns; what was counted comes after them.
@@ -127,11 +130,18 @@ def power_sums(kernel: ModuleType, logits: Array, betas: Sequence[float], order:
     only for kernels that take it.
     """
     is_usual = all(0 < beta < inf for beta in betas) or arrays.is_half(logits)
-    if top_n > 1 or not is_usual:
-        sums = array_api.power_sums(logits, betas, order, top_n)
-    else:
-        sums = kernel.power_sums(logits, betas, order)
+    sums = kernel.power_sums(logits, betas, order) if top_n == 1 and is_usual else _in_cache(logits, betas, order, top_n)
     return sums._replace(betas=tuple(betas))
+
+
+def _in_cache(logits: Array, betas: Sequence[float], order: int, top_n: int) -> PowerSums:
+    """The same sums by the kernel for any library; its tables of NumPy stay in the cache, a block of rows at a time."""
+    n_rows, step = len(logits), max(1, _CACHED // max(1, logits.shape[1]))
+    if not isinstance(logits, np.ndarray) or n_rows <= step:
+        return array_api.power_sums(logits, betas, order, top_n)
+    parts = [array_api.power_sums(logits[start : start + step], betas, order, top_n) for start in range(0, n_rows, step)]
+    peaks, tops, sums = (np.concatenate(own, axis=-1) for own in zip(*(part[:3] for part in parts), strict=True))
+    return PowerSums(peaks, tops, sums)
 
 
 def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
