@@ -130,7 +130,7 @@ def test_classes_may_be_in_another_dimension(new):
 
 def test_probabilities_must_be_said_to_be_some(new):
     p = reference.softmax(LOGITS)
-    with pytest.raises(InputError, match=r"`preds` must be said to be logits or probabilities.*CalibrationMetric\(input="):
+    with pytest.raises(InputError, match=r"`preds` must be declared as logits or probabilities.*CalibrationMetric\(input="):
         updated(new(), p).compute()
     assert numbers(updated(new(input="probabilities"), p).compute()) == expected()
     one_negative = np.concatenate([p, [[-1.0, 0, 0, 0, 0]]])  # so these are logits after all
@@ -150,7 +150,7 @@ def test_without_rows_all_values_are_nan(new):
 
 
 def test_other_classes_in_a_later_batch_are_refused(new):
-    with pytest.raises(InputError, match="have 5 classes, as all rows before"):
+    with pytest.raises(InputError, match="have 5 classes, like all rows before"):
         updated(new()).update(torch.randn(4, 3), torch.arange(4) % 3)
 
 

@@ -157,7 +157,7 @@ def test_test_data_have_independent_pixels_where_those_of_the_validation_data_ar
 REFUSED = {
     "one image": (
         lambda **options: nishimori.temperatures(LOGITS[1:2], MASKS[1:2], class_axis=1, **options),
-        "`clusters` must be at least two images, got one: the spread between images is what a standard error is made of. Use "
+        "`clusters` must be at least two images, got one: a standard error is computed from the spread between images. Use "
         "several images, or pass `clusters` if you know which pixels belong together. With `clusters=False` pixels count as "
         "independent, and standard errors are too small.",
     ),
@@ -187,7 +187,7 @@ def test_what_images_cannot_tell_is_refused_and_pixels_may_be_taken_as_independe
 
 
 def test_few_images_are_a_warning():
-    with pytest.warns(InputWarning, match=r"^Standard errors from 4 images are too small on average, and vary much\. Use at"):
+    with pytest.warns(InputWarning, match=r"^Standard errors from 4 images are too small on average and unreliable\. Use at"):
         nishimori.temperatures(LOGITS[:4], MASKS[:4], class_axis=1)
 
 

@@ -106,10 +106,10 @@ def test_probabilities_are_averaged_and_their_floor_is_that_of_the_mean():
 
 
 def test_what_looks_like_probabilities_is_refused_though_its_logarithm_does_not():
-    with pytest.raises(InputError, match="must be said to be logits or probabilities, got numbers from"):
+    with pytest.raises(InputError, match="must be declared as logits or probabilities, got numbers from"):
         nishimori.evaluate(np.exp(log_softmax(MEMBERS, axis=2)), LABELS, member_axis=0)
     batches = [(np.exp(log_softmax(MEMBERS, axis=2)), LABELS)]
-    with pytest.raises(InputError, match="must be said to be logits or probabilities, got numbers from"):
+    with pytest.raises(InputError, match="must be declared as logits or probabilities, got numbers from"):
         nishimori.evaluate(batches, member_axis=0)
 
 

@@ -46,7 +46,8 @@ def end_of(calibrator, logits, labels):
 
 def both(logits, labels):
     """Both temperatures, however uncertain."""
-    return Temperatures.from_match(find_roots(rows(logits, labels), *BUILT_IN.values()))
+    data = rows(logits, labels)
+    return Temperatures.from_match(find_roots(data, *BUILT_IN.values()), data)
 
 
 @pytest.mark.parametrize(("logits", "labels", "ec", "ts"), CASES.values(), ids=CASES)

@@ -291,7 +291,8 @@ def test_the_tables_are_made_of_the_stored_numbers(numbers):
 
 
 def test_the_page_says_what_was_measured_of_kinds(numbers):
-    text = " ".join((BENCH.parent / "docs" / "why_ec_and_ts_agree.md").read_text(encoding="utf-8").split()).replace("−", "-")
+    text = " ".join((BENCH.parent / "docs" / "findings.md").read_text(encoding="utf-8").split())
+    text = text.replace("−", "-").replace("**", "")
     plain = {kind: each for kind, each in numbers["kinds"].items() if not kind.endswith(("smoothing", "mixup"))}
     grown = {kind: [row["growth of T"] for row in each["growth"]] for kind, each in numbers["kinds"].items() if each["growth"]}
     scales = [np.mean([row["growth of scale"] for row in numbers["kinds"][kind]["growth"]]) for kind in grown]
@@ -301,13 +302,8 @@ def test_the_page_says_what_was_measured_of_kinds(numbers):
     higher = sum(each["values"]["log_ratio"]["mean"] < 0 for each in plain.values())
     sentences = [
         f"T_EC is slightly higher in {higher} of {len(plain)} kinds",
-        f"log T changed by {np.mean(means):.2f} ± {numbers['growth']['error']:.2f} over kinds",
-        f"(r = {np.corrcoef(means, scales)[0, 1]:.2f} over four kinds, slope {np.polyfit(scales, means, 1)[0]:.2f})",
-        f"otherwise (r² = {np.mean([row['r2'] for each in plain.values() for row in each['growth']]):.2f})",
-        f"a weight decay of at least {min(each['training']['weight_decay'] for each in numbers['networks'].values()):.0e}",
+        f"log T changed by {np.mean(means):.2f} ± {numbers['growth']['error']:.2f} ({len(grown)} kinds",
+        f"T rose in {sum(mean > 0 for mean in means)} of them), following the scale of the logits",
     ]
-    assert [each for each in sentences if each.replace("e-0", "e-") not in text] == []
-    rising = [scale for scale in scales if scale > 0]
-    assert (len(rising), len(scales)) == (1, 4)  # "in one of four kinds, by 1 to 2 %"
-    assert 0.01 < rising[0] < 0.02
-    assert "they grew in one of four kinds, by 1 to 2 %" in text
+    assert [each for each in sentences if each not in text] == []
+    assert np.corrcoef(means, scales)[0, 1] > 0.9
