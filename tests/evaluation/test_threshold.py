@@ -117,11 +117,11 @@ def enough_answers(rate):
 def test_equal_highest_confidences_allow_no_higher_threshold():
     p, right = stated(1000)
     found = nishimori.threshold(claims(p, right))
-    share, rate = above(p, right, 1.0)
+    share, rate = (f"{100 * one:.{digits}f} %" for one, digits in zip(above(p, right, 1.0), (0, 2), strict=True))
     assert found.n_needed is None
     assert found.why == (
-        f"too many answers are wrong above every threshold tested. The fewest are {100 * rate:.2f} % of the {100 * share:.0f} % most "
-        f"confident answers. No threshold is higher: the {100 * share:.0f} % most confident answers have the same confidence."
+        f"too many answers are wrong above every threshold tested. The fewest are {rate} of the {share} most confident answers. "
+        f"No threshold is higher: the {share} most confident answers have the same confidence."
     )
 
 

@@ -229,10 +229,10 @@ def threshold(
         raise InputError("labels", "be left out where `logits` brings its own", got=repr(labels), remedy=remedy)
     with collect_notices():  # about losses, which are not measured here, and about equal rows, which get a warning of their own
         data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
-        found = threshold_of(data, map_, calibrator, float(max_risk), float(level), options.get("classes"))
-    if found.why == _SAME_ROWS:
-        notice(found.verdict, SameRowsWarning)
-    return found
+        certificate = threshold_of(data, map_, calibrator, float(max_risk), float(level), options.get("classes"))
+    if certificate.why == _SAME_ROWS:
+        notice(certificate.verdict, SameRowsWarning)
+    return certificate
 
 
 @dataclass(frozen=True)
