@@ -120,8 +120,8 @@ def test_equal_highest_confidences_allow_no_higher_threshold():
     share, rate = (f"{100 * one:.{digits}f} %" for one, digits in zip(above(p, right, 1.0), (0, 2), strict=True))
     assert found.n_needed is None
     assert found.why == (
-        f"too many answers are wrong above every threshold tested. The fewest are {rate} of the {share} most confident answers. "
-        f"No threshold is higher: the {share} most confident answers have the same confidence."
+        f"too many answers are wrong above every threshold tested. The fewest are {rate} of the {share} most confident "
+        f"answers. No threshold is higher: the {share} most confident answers have the same confidence."
     )
 
 
