@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 import shell
+from scipy.stats import binom
 from stated import stated
 
 import nishimori
 from nishimori import claims
-from nishimori.errors import InputError
+from nishimori.errors import InputError, SameRowsWarning
 
 NETWORK = nishimori.data.load("cifar10/resnet20")
 VALIDATION, TEST = NETWORK.validation, NETWORK.test
@@ -35,28 +36,129 @@ def test_the_rule_that_is_deployed_is_the_one_that_was_tested(method, dtype):
     assert 0.01 < found.risk < 0.05 == found.risk_bound
 
 
-def test_the_rows_of_the_fit_are_refused(calibrator):
-    found = nishimori.threshold(VALIDATION.logits, VALIDATION.labels, calibrator=calibrator)
+def test_the_rows_of_the_fit_in_the_same_order_are_refused(calibrator):
+    with pytest.warns(SameRowsWarning, match=r"^No threshold is certified at 5 %: the calibrator was fitted to these rows"):
+        found = nishimori.threshold(VALIDATION.logits, VALIDATION.labels, calibrator=calibrator)
     assert found.confidence is None
     assert found.coverage == 0
     assert "fitted to these rows" in found.why
+    assert repr(found) == "Threshold(nothing is certified, max_risk=0.05, level=0.95)"
+    shuffled = np.random.default_rng(0).permutation(len(VALIDATION.labels))
+    assert nishimori.threshold(VALIDATION.logits[shuffled], VALIDATION.labels[shuffled], calibrator=calibrator).confidence
 
 
 def test_what_cannot_be_certified_says_why_and_how_many_would(calibrator):
     few = nishimori.threshold(TEST.logits[:40], TEST.labels[:40], calibrator=calibrator)
     assert few.why == "there are only 40 answers, and 60 are needed even if all are right."
     assert few.n_needed == 60
-    p, right = stated(1000)
-    never = nishimori.threshold(claims(p, right))
-    assert never.why.endswith("More samples would not help.")
-    assert never.n_needed is None
     flat = np.where(np.arange(100) % 40 == 0, 0, 1)  # 2.5 % are wrong
     unproven = nishimori.threshold(claims(np.linspace(0.99, 0.5, 100), flat))
     assert unproven.confidence is None
     assert unproven.n_needed > 100
-    assert f"About {unproven.n_needed:,} samples like these would" in unproven.why
+    assert (
+        f"About {unproven.n_needed:,} samples would if the share of wrong answers stayed the same. A threshold" in unproven.why
+    )
     clustered = nishimori.threshold(TEST.logits[:200], TEST.labels[:200], calibrator=calibrator, clusters=np.arange(200) // 20)
     assert "there are only 10 clusters, and " in clustered.why
+
+
+def above(p, right, threshold):
+    """The share of answers from a threshold on, and the share of these that are wrong."""
+    return (p >= threshold).mean(), 1 - right[p >= threshold].mean()
+
+
+def beta_claims(n, seed):
+    """Claims that are too high; 2.7 % of the top 15 % are wrong, so that thresholds exist, with few answers above them."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(6, 1.2, n)
+    return p, rng.random(n) < p**1.3
+
+
+def test_what_is_said_of_too_many_errors_is_true_of_the_thresholds_tested_and_leaves_smaller_shares_open():
+    n_seen = 0
+    for seed in range(60):
+        p, right = beta_claims(100, seed)
+        found = nishimori.threshold(claims(p, right))
+        if found.n_needed is not None:  # a share below 5 % is wrong above some threshold
+            assert found.curve[:, 2].min() < 0.05
+            continue
+        n_seen += 1
+        rates = [above(p, right, value)[1] for value in np.sort(p)[::-1][59:]]  # at each threshold with 60 answers or more
+        best = int(np.argmin(rates))
+        assert min(rates) >= 0.05
+        assert found.why == (
+            f"too many answers are wrong above every threshold tested. The fewest are {100 * rates[best]:.2f} % of the "
+            f"{60 + best} % most confident answers. A threshold is tested with at least 60 answers above it, so more "
+            "samples allow higher thresholds."
+        )
+    assert n_seen > 40
+    assert np.mean([nishimori.threshold(claims(*beta_claims(5000, seed))).confidence is not None for seed in range(20)]) > 0.8
+
+
+def test_the_samples_that_are_said_to_be_needed_follow_from_the_shares_tested():
+    for seed in range(20):
+        p, right = beta_claims(300, seed)
+        found = nishimori.threshold(claims(p, right))
+        if found.n_needed is None:
+            continue
+        possible = [above(p, right, row[0]) for row in found.curve if row[2] < 0.05]
+        first, always = np.min([np.array(enough_answers(rate)) / share for share, rate in possible], axis=0)
+        assert 0.98 * first <= found.n_needed <= 1.12 * always
+        assert len(str(found.n_needed).rstrip("0")) <= 2 or found.n_needed == 301
+
+
+def enough_answers(rate):
+    """From how many answers on a binomial test of 5 % can pass at the level 0.05/82, and from how many it always does."""
+    n = np.unique(np.geomspace(60, 1e8, 4000).astype(int))
+    passes = binom.cdf(np.ceil(rate * n), n, 0.05) <= 0.05 / 82
+    return (n[passes.argmax()], n[len(n) - passes[::-1].argmin()]) if passes[-1] else (np.inf, np.inf)
+
+
+def test_equal_highest_confidences_allow_no_higher_threshold():
+    p, right = stated(1000)
+    found = nishimori.threshold(claims(p, right))
+    share, rate = (f"{100 * one:.{digits}f} %" for one, digits in zip(above(p, right, 1.0), (0, 2), strict=True))
+    assert found.n_needed is None
+    assert found.why == (
+        f"too many answers are wrong above every threshold tested. The fewest are {rate} of the {share} most confident "
+        f"answers. No threshold is higher: the {share} most confident answers have the same confidence."
+    )
+
+
+def test_a_share_just_below_the_bound_is_not_called_too_many():
+    right = np.arange(20_000) % 20 != 0
+    right[0] = True  # 4.995 % are wrong, which no number of samples that is worth proposing proves
+    found = nishimori.threshold(claims(np.full(20_000, 0.9), right))
+    assert found.n_needed is None
+    assert found.why.endswith("answers are wrong, and 20,000 samples do not prove that it is few enough. More samples may.")
+    assert found.curve[:, 2].min() < 0.05
+
+
+def test_with_clusters_the_share_is_that_of_a_random_cluster():
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(600), np.where(np.arange(600) < 20, 60, 1))
+    p, right = rng.random(len(clusters)), rng.random(len(clusters)) > np.where(clusters < 20, 0.3, 0.03)
+    found = nishimori.threshold(claims(p, right, clusters=clusters))
+    assert found.confidence is None
+    assert found.curve[:, 2].min() > 0.1  # by answers; the mean over clusters is lower
+    shares = [
+        np.mean([1 - right[(clusters == one) & (p >= row[0])].mean() for one in np.unique(clusters[p >= row[0]])])
+        for row in found.curve
+    ]
+    best = int(np.argmin(shares))
+    assert 0 < shares[best] < 0.05
+    assert found.why == (
+        f"{100 * shares[best]:.2f} % of the {100 * found.curve[best, 1]:.0f} % most confident answers are wrong in a random "
+        "cluster, and 600 clusters do not prove that it is few enough. More clusters may."
+    )
+
+
+def test_numbers_by_place_and_claims_of_test_data_say_which_name_to_use():
+    validation = claims(*stated(300))
+    with pytest.raises(InputError, match=r"^`labels` must be left out .* got 0\.95\. Pass `max_risk=` and `level=` by name\.$"):
+        nishimori.threshold(validation, 0.95)
+    with pytest.raises(InputError, match=r"^`labels` must be left out .* Pass test data by name, as `test_logits=`\.$"):
+        nishimori.compare(validation, claims(*stated(300, 1)))
 
 
 def test_tables_by_class_and_group_are_beside_the_certificate(calibrator):
@@ -130,7 +232,16 @@ def test_the_gate_passes_only_what_is_certified(calibrator):
         assert gate["certified_coverage"].value == found.coverage
     assert nishimori.gate(**test, max_risk=0.05, bounds={"ece": 0.03}).passed
     assert not nishimori.gate(**test, max_risk=0.05, bounds={"ece": 0.001}).passed
-    refused = nishimori.gate(VALIDATION.logits, VALIDATION.labels, calibrator=calibrator, max_risk=0.05)
+    less = nishimori.gate(**test, max_risk=0.05, min_coverage=0.9)["certified_coverage"]
+    assert less.needed_samples is None  # nobody knows what more samples certify
+    assert less.message == (
+        f"certified coverage is not proven to be at least 90 %: {100 * found.coverage:.2f} % (answers with a confidence of at "
+        f"least {found.confidence:.4g}, at most 5 % wrong); 95 % lower bound {100 * found.coverage_low:.2f} %"
+    )
+    assert less.limits == f"at least {100 * found.coverage_low:.2f} %"
+    assert less.to_dict()["high"] is None
+    with pytest.warns(SameRowsWarning):
+        refused = nishimori.gate(VALIDATION.logits, VALIDATION.labels, calibrator=calibrator, max_risk=0.05)
     assert (refused.passed, refused.verdict) == (False, "cannot be judged")
     with pytest.raises(InputError, match="`min_coverage` must be passed together with `max_risk`"):
         nishimori.gate(**test, bounds={"ece": 0.1}, min_coverage=0.5)

@@ -9,7 +9,7 @@ them fails, so their lower limits have higher levels.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil, inf, isclose, isfinite, log10, nan
+from math import inf, isclose, isfinite, isnan, nan
 from numbers import Real
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.resampling import KeptRows
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
-from nishimori._support.formatting import number_text, percent
+from nishimori._support.formatting import number_text, percent, round_up
 from nishimori._support.json import to_plain
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, setting
@@ -79,7 +79,8 @@ class Check:
         What it must not exceed or, where higher values are better, fall below.
     low, high : float
         One-sided limits: the true value is below ``low``, or above ``high``, in at most a share 1 - level of data sets each.
-        For the NLL, ``high`` is about the mean of min(NLL, ``cap``): no upper limit holds without a largest loss.
+        For the NLL, ``high`` is about the mean of min(NLL, ``cap``): no upper limit holds without a largest loss. For the
+        certified coverage, ``high`` is NaN: more samples may certify a lower threshold.
     verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
         Fail if ``low`` exceeds the bound, pass if neither ``high`` nor ``value`` does, otherwise inconclusive; where higher
         values are better, the other way round. Where there is a ``reason``, it cannot be judged.
@@ -151,9 +152,7 @@ class Check:
         number = self.n_samples * (width / room) ** 2
         if not isfinite(number):
             return None
-        number = max(number, self.n_samples + 1)
-        unit = 10.0 ** max(int(log10(number)) - 1, 0)
-        return ceil(number / unit) * unit  # rounded up to two digits
+        return round_up(max(number, self.n_samples + 1))
 
     @property
     def title(self) -> str:
@@ -184,6 +183,8 @@ class Check:
             return f"{title} is {passes} {bound}: {value}{about}; {proof}"
         if self.verdict == "fail":
             return f"{title} {fails} {bound}: {value}{about}; {disproof}"
+        if isnan(self.high):
+            return f"{title} is not proven to be {passes} {bound}: {value}{about}; {proof}{self._outlook}"
         return f"{title} may {may_fail} {bound}: {value}{about}; {disproof}, {proof}{self._outlook}"
 
     @property
@@ -205,8 +206,9 @@ class Check:
 
     @property
     def limits(self) -> str:
-        """Both limits as text, or why there are none."""
-        return self.reason or f"{self._text(self.low)} to {self._text(self.high)}"
+        """The limits as text, or why there are none."""
+        low = self._text(self.low)
+        return self.reason or (f"at least {low}" if isnan(self.high) else f"{low} to {self._text(self.high)}")
 
     def _text(self, value: float, *, exact: bool = False) -> str:
         """A number as text; a bound is shown as it was passed."""

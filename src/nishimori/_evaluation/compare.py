@@ -261,6 +261,9 @@ def data_sets(
     Both are given as logits and labels. ``options`` are those of the validation data; ``test_options`` take their place for
     test data.
     """
+    if is_rows(validation[0]) and is_rows(validation[1]):
+        must = "be left out where `logits` brings its own"
+        raise InputError("labels", must, remedy="Pass test data by name, as `test_logits=`.")
     floor = options.setdefault("floor", "auto")
     fitted = _data(*validation, options, ("logits", "labels"))
     used = cast("float | None", fitted.floor if is_auto(floor) else floor)

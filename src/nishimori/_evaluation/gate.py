@@ -213,7 +213,8 @@ def gate(
         is the size of confidence minus accuracy of each group, or of each predicted class. Bounds on shares are from 0 to 1:
         2 % is 0.02. At least one bound, or ``max_risk``, must be there.
     max_risk : float, optional
-        Pass only if a `threshold` of confidence is certified above which at most this share of the answers is wrong.
+        Pass only if a `threshold` of confidence is certified above which at most this share of the answers is wrong. It is
+        found in these data, and may differ from the one that you use.
     min_coverage : float, optional
         Pass only if at least this share of samples is answered above that threshold, by the lower limit of the coverage.
     level : float
@@ -370,8 +371,11 @@ def _check_of_threshold(certificate: "Threshold", wanted: Wanted) -> Check:
     if certificate.coverage_low is None and wanted.min_coverage:
         why = "coverage has no limits for clusters; leave out the least coverage"
         return Check(limit, certificate.coverage, nan, nan, wanted.level, wanted.level, certificate.n_samples, reason=why)
-    low, about = certificate.coverage_low or 0.0, f"confidence of at least {certificate.confidence:.4g}, {of_risk}"
-    return Check(limit, certificate.coverage, low, 1.0, wanted.level, wanted.level, certificate.n_samples, about)
+    low, about = (
+        certificate.coverage_low or 0.0,
+        f"answers with a confidence of at least {certificate.confidence:.4g}, {of_risk}",
+    )
+    return Check(limit, certificate.coverage, low, nan, wanted.level, wanted.level, certificate.n_samples, about)
 
 
 def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, float], Check], level: float) -> tuple[Check, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, sqrt
+from numbers import Real
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,16 +15,16 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows, Sum, combined_by
+from nishimori._rows.rows import Rows, Sum, combined_by, is_rows
 from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
-from nishimori._support.formatting import percent
+from nishimori._support.formatting import percent, round_up
 from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular
-from nishimori._support.warnings import collect_notices
-from nishimori.errors import InputError
+from nishimori._support.warnings import collect_notices, notice
+from nishimori.errors import InputError, SameRowsWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
@@ -66,7 +67,9 @@ class Threshold(Displayed):
     why : str
         Why nothing can be certified; empty if something is.
     n_needed : int or None
-        About how many samples like these would be enough; None if some are certified, or if no number would be.
+        About how many samples would be enough if the share of wrong answers above the best threshold stayed the same. Where
+        there are too few samples to test a threshold, how many are needed even if all are right. None if some are certified,
+        and where nothing is known.
     curve : array of shape (n_thresholds, 3)
         Threshold, share of samples that are answered and share of the answers that are wrong, at each threshold that was
         tested.
@@ -90,6 +93,8 @@ class Threshold(Displayed):
     by: Mapping[str, Tabular] = field(default_factory=dict)
 
     def __repr__(self) -> str:
+        if self.confidence is None:
+            return f"Threshold(nothing is certified, max_risk={self.max_risk:.4g}, level={self.level:.4g})"
         return short_repr(
             self, confidence=self.confidence, coverage=self.coverage, risk_bound=self.risk_bound, level=self.level
         )
@@ -199,6 +204,12 @@ def threshold(
         With `confidence`, `coverage`, `risk_bound`, `table`; where nothing can be certified, `confidence` is None and `why`
         says why.
 
+    Warns
+    -----
+    SameRowsWarning
+        If these are the rows that the calibrator was fitted to, in the same order; then nothing is certified. Reordered or
+        partly shared rows are not noticed.
+
     Examples
     --------
     >>> import nishimori
@@ -213,9 +224,15 @@ def threshold(
         raise InputError("max_risk", "be a share between 0 and 1, such as 0.05", got=repr(max_risk))
     if not 0 < between("level", level, 0, 1) < 1:
         raise InputError("level", "be a confidence between 0 and 1, such as 0.95", got=repr(level))
-    with collect_notices():  # about losses, which are not measured here, and rows that are the same, which are refused
+    if is_rows(logits) and isinstance(labels, Real):
+        remedy = "Pass `max_risk=` and `level=` by name."
+        raise InputError("labels", "be left out where `logits` brings its own", got=repr(labels), remedy=remedy)
+    with collect_notices():  # about losses, which are not measured here, and about equal rows, which get a warning of their own
         data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
-        return threshold_of(data, map_, calibrator, float(max_risk), float(level), options.get("classes"))
+        certificate = threshold_of(data, map_, calibrator, float(max_risk), float(level), options.get("classes"))
+    if certificate.why == _SAME_ROWS:
+        notice(certificate.verdict, SameRowsWarning)
+    return certificate
 
 
 @dataclass(frozen=True)
@@ -280,7 +297,10 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
     common: dict[str, Any] = {"max_risk": max_risk, "level": level, "n_samples": n, "curve": curve}
     common |= {"n_clusters": n_clusters, "cluster_name": data.cluster_name}
     if not number:
-        why, needed = (_SAME_ROWS, None) if same else _why_not(answers, n, n_clusters, data.cluster_name, max_risk, delta)
+        why, needed = _SAME_ROWS, None
+        if not same:
+            has_higher = bool(len(answers.thresholds) and answers.thresholds[0] < below(confidence.max()))
+            why, needed = _why_not(answers, has_higher, n, n_clusters, data.cluster_name, max_risk, delta)
         return Threshold(None, 0.0, None, None, None, n_answered=0, n_wrong=0, why=why, n_needed=needed, **common)
     place = number - 1
     value, n_answered, n_wrong = float(answers.thresholds[place]), int(answers.answered[place]), int(answers.wrong[place])
@@ -299,32 +319,44 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
 
 
 def _why_not(
-    answers: RankedAnswers, n: int, n_clusters: int | None, cluster_name: str, max_risk: float, delta: float
+    answers: RankedAnswers, has_higher: bool, n: int, n_clusters: int | None, cluster_name: str, max_risk: float, delta: float
 ) -> tuple[str, int | None]:
-    """Why no threshold is certified, and about how many samples would be enough."""
-    least = least_answers(max_risk, delta if n_clusters is None else first_cluster_level(delta))
+    """Why no threshold is certified, and about how many samples would be enough.
+
+    Nothing is known about thresholds with fewer answers above them than can be tested, which more samples would allow.
+    ``has_higher`` says whether there are any: some answers are more confident than the highest threshold tested.
+    """
+    fewest = least_answers(max_risk, delta)
+    least = fewest if n_clusters is None else least_answers(max_risk, first_cluster_level(delta))
     number, what = (n, "answer") if n_clusters is None else (n_clusters, cluster_name)
     if number < least:
         there = "there is" if number == 1 else "there are"
         why = f"{there} only {plural(number, what)}, and {least:,} are needed even if all are right."
         return why, least if n_clusters is None else None
-    shares, rates = answers.answered / n, answers.wrong / answers.answered
-    best = [needed_answers(share, rate, max_risk, delta) for share, rate in zip(shares.tolist(), rates.tolist(), strict=True)]
-    possible = [needed for needed in best if needed is not None]
-    if not possible:
+    shares, rates, of_what, samples = answers.answered / n, answers.wrong / answers.answered, "", "samples"
+    if answers.clusters is not None:
+        numbers, losses = answers.clusters
+        rates, of_what, samples = losses / numbers, f" in a random {cluster_name}", f"{cluster_name}s"
+    higher = (
+        f"A threshold is tested with at least {fewest:,} answers above it, so more {samples} allow higher thresholds."
+        if has_higher
+        else f"No threshold is higher: the {percent(shares[0], 0)} most confident answers have the same confidence."
+    )
+    if rates.min() >= max_risk:
         place = int(np.argmin(rates))
-        return (
-            f"the {percent(shares[place], 0)} most confident answers are wrong {percent(rates[place])} of the time, and others "
-            "more often. More samples would not help.",
-            None,
-        )
-    needed = max(min(possible), n + 1)
-    place = best.index(min(possible))
-    rate = f"{percent(rates[place])} of the {percent(shares[place], 0)} most confident answers are wrong"
-    if n_clusters is not None:
-        few = f"{n_clusters:,} {cluster_name}s do not prove that it is few enough"
-        return f"{rate}, and {few}. More {cluster_name}s may.", None
-    return f"{rate}, and {n:,} samples do not prove that it is few enough. About {needed:,} samples like these would.", needed
+        best = f"{percent(rates[place])} of the {percent(shares[place], 0)} most confident answers{of_what}"
+        return f"too many answers are wrong above every threshold tested. The fewest are {best}. {higher}", None
+    needed = [needed_answers(share, rate, max_risk, delta) for share, rate in zip(shares.tolist(), rates.tolist(), strict=True)]
+    possible = [one for one in needed if one is not None]
+    place = needed.index(min(possible)) if possible else int(np.argmin(rates))
+    why = (
+        f"{percent(rates[place])} of the {percent(shares[place], 0)} most confident answers are wrong{of_what}, and {number:,} "
+        f"{samples} do not prove that it is few enough."
+    )
+    if n_clusters is not None or not possible:
+        return f"{why} More {samples} may.", None
+    enough = max(int(round_up(min(possible))), n + 1)
+    return f"{why} About {enough:,} samples would if the share of wrong answers stayed the same. {higher}", enough
 
 
 def _shares(what: str, names: list[Any], codes: HostArray, is_above: HostArray, wrong: HostArray) -> Tabular:

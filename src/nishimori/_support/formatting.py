@@ -6,7 +6,7 @@ number reads the same everywhere. A minus sign is the real one, "−".
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
-from math import inf, isfinite, isnan
+from math import ceil, inf, isfinite, isnan, log10
 from typing import Any
 
 # Numbers below and above these are written with a power of ten.
@@ -40,6 +40,12 @@ def enumeration(names: Sequence[str], conjunction: str = "and") -> str:
 def count(number: float) -> str:
     """A number of samples, such as "10,000"."""
     return f"{number + 0:,.0f}" if number == round(number) else number_text(number)
+
+
+def round_up(number: float) -> float:
+    """A number of samples that is only roughly known, rounded up to two digits."""
+    unit = 10.0 ** max(int(log10(number)) - 1, 0)
+    return ceil(number / unit) * unit
 
 
 def number_text(value: float, digits: int = 4) -> str:
