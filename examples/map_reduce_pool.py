@@ -1,4 +1,4 @@
-"""Temperatures of data in many parts: each part becomes a sketch of 31 kB, and the sketches add.
+"""Temperatures of data in many parts: each part becomes a sketch of 36 kB, and the sketches add.
 
 Run ``python map_reduce_pool.py [FOLDER]``. Each part is an .npz file with logits, labels and documents, and all rows of a
 document must be in one part, because error bars are made of the spread between documents. Without a FOLDER, small parts are
@@ -16,7 +16,7 @@ from nishimori import Sketch, evaluate, temperatures
 
 
 def sketch_of(logits, labels, documents) -> bytes:
-    """The map step: many rows in, 31 kB out."""
+    """The map step: many rows in, 36 kB out."""
     return Sketch().update(logits, labels, clusters=documents).to_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Temperatures of data in many parts with Ray: each part becomes a sketch of 31 kB, and the sketches add.
+"""Temperatures of data in many parts with Ray: each part becomes a sketch of 36 kB, and the sketches add.
 
 Run ``python map_reduce_ray.py [FOLDER]``, beside `map_reduce_pool.py`, which says what the parts are.
 Needs ``pip install nishimori 'ray[data]'``. It starts Ray on this machine; for a cluster, name it in ``ray.init("ray://...")``.

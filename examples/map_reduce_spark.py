@@ -1,4 +1,4 @@
-"""Temperatures of data in many parts with Spark: each part becomes a sketch of 31 kB, and the sketches add.
+"""Temperatures of data in many parts with Spark: each part becomes a sketch of 36 kB, and the sketches add.
 
 Run ``python map_reduce_spark.py [FOLDER]``, beside `map_reduce_pool.py`, which says what the parts are.
 Needs ``pip install nishimori pyspark pandas pyarrow`` and Java 17 or newer. It starts Spark on this machine.

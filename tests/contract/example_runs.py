@@ -40,7 +40,7 @@ SHORTER = {
 
 # The same for scripts without options: a number of steps in their text, and the one that replaces it.
 FEWER = {
-    "torch_causal_lm": ("max_steps=150", "max_steps=5"),
+    "torch_causal_lm": ("max_steps=150", "max_steps=100"),
     "torch_lightning": ("max_epochs=200", "max_epochs=10"),
     "torch_transformers": ("num_train_epochs=60", "num_train_epochs=10"),
 }

@@ -158,6 +158,21 @@ def test_labels_that_are_not_shifted_are_warned_of(integration, tmp_path):
         training.evaluate()
 
 
+def test_predictions_at_padding_on_the_left_are_warned_of(integration, tmp_path):
+    model = llama()
+    data = texts(model)
+    for row in data:  # padding is now on the left, and the collator's labels are those of the text
+        row |= {name: values.roll(int((row["attention_mask"] == 0).sum())) for name, values in row.items()}
+        row["labels"] = torch.where(row["attention_mask"] == 1, row["input_ids"], -100)
+    training = trainer(model, tmp_path, data=data)
+    training.add_callback(integration.CalibrationCallback(training, shift_labels=True))
+    with pytest.warns(InputWarning, match="was not measured in this evaluation.* tokens after padding with labels in batch 0"):
+        training.evaluate()
+    for row in data:
+        row["labels"][1:][row["attention_mask"][:-1] == 0] = -100
+    assert measured(training.evaluate()) == expected(model, data, shifted=True)
+
+
 @pytest.mark.parametrize("by_batch", [True, False])
 def test_the_metrics_give_the_same_as_compute_metrics(integration, tmp_path, by_batch):
     model = llama()

@@ -26,7 +26,7 @@ from nishimori._support import arrays
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 
-Kind = Literal["rows", "array", "stored", "batches", "file", "Dask", "TopK"]
+Kind = Literal["rows", "array", "stored", "batches", "file", "Dask", "TopK", "collected"]
 """What users may pass as data."""
 
 ANNEXES: Mapping[Kind, str] = {
@@ -89,7 +89,7 @@ def rows(
         folder of tables. Or a loader of batches ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a
         function without arguments that returns an iterable of them: each pass must give the same rows, so without augmentation
         or dropout. A batch may also be a dictionary with the keys logits, labels, sample_weight, clusters and groups, of which
-        the last three may be missing.
+        the last three may be missing. Or what `nishimori.torch.collect` returns, which has all of these.
     labels : array of shape (n_samples,), or of ``logits`` before the classes
         The true class of each sample. For a file, the name of its array or column, "labels" by default; after a .npy file, the
         path of another. Left out for batches, which bring their own.
@@ -194,6 +194,9 @@ def open_rows(
     )
     passed = Passed(logits, labels, sample_weight, named, groups, meaning, of_file, read_ahead, progress)
     kind = kind_of(logits, labels)
+    if kind == "collected":
+        passed, kind = _with_own_parts(passed, independent=clusters is False), "array"
+        logits, labels, sample_weight, named, groups = passed[:5]
     if member_axis is not None and kind == "stored" and isinstance(logits, np.memmap):
         kind = "array"  # of which a block at a time is pooled
     _refuse_misplaced(passed, kind)
@@ -239,7 +242,7 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
     if is_rows(logits):
         return "rows"
     name: Kind | None = getattr(type(logits), "kind", None)
-    if isinstance(name, str) and name in ANNEXES:  # an annex may have a class of its own for what people pass
+    if isinstance(name, str) and (name in ANNEXES or name == "collected"):  # a class of its own for what people pass
         return name
     if arrays.is_lazy(logits):
         return "Dask"
@@ -247,6 +250,23 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
         return "file"
     is_stored = isinstance(logits, Stored | np.memmap) or _is_chunked(logits)
     return "stored" if is_stored else "batches" if _yields_batches(logits, labels) else "array"
+
+
+def _with_own_parts(passed: Passed, *, independent: bool) -> Passed:
+    """Put what `nishimori.torch.collect` returns in the places of arrays: it has all parts as attributes.
+
+    What it has cannot be passed a second time, but its clusters are left out where rows are ``independent``.
+    """
+    collected, name = passed.logits, passed.meaning.names[1]
+    parts = {"labels": name, "sample_weight": "sample_weight", "clusters": "clusters", "groups": "groups"}
+    own = {part: getattr(collected, part) for part in parts if getattr(collected, part) is not None}
+    for part in own:
+        if getattr(passed, part) is not None:
+            must = f"be left out where `{passed.meaning.names[0]}` is a {type(collected).__name__}, which has its own"
+            raise InputError(parts[part], must, remedy="To use others, pass its `logits` and `labels` separately.")
+    if independent:
+        own.pop("clusters", None)
+    return passed._replace(logits=collected.logits, **own)
 
 
 def _refuse_misplaced(passed: Passed, kind: Kind) -> None:

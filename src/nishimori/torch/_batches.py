@@ -186,19 +186,32 @@ class Rule(NamedTuple):
         return InputError("model", "accept the batches of `loader`", got=got, remedy=remedy)
 
     def refuse_padding(self, batch: Any, labels: Any, number: int) -> None:
-        """Refuse labels that count at positions which the attention mask of the batch leaves out."""
+        """Refuse labels that count at positions which the attention mask leaves out, or that such positions predict."""
         mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
         if not isinstance(mask, Tensor) or not isinstance(labels, Tensor) or labels.ndim < 2 or mask.shape != labels.shape:
             return
         ignored, values = self.labelling.ignore_index, labels.detach().to(mask.device)
-        padded = (mask == 0) if ignored is None else (mask == 0) & (values != ignored)
+        is_padding = mask == 0
+        counts = torch.ones_like(is_padding) if ignored is None else values != ignored
+        example = -100 if ignored is None else ignored
+        padded = is_padding & counts
         if padded.any():
-            example = -100 if ignored is None else ignored
             raise InputError(
                 "labels",
                 "not count where `attention_mask` is 0",
                 got=f"{int(padded.sum()):,} positions of padding with labels in batch {number}",
                 remedy=f"Set them to {example} first: `labels[attention_mask == 0] = {example}`.",
+            )
+        if not self.labelling.shift_labels:
+            return
+        # With padding on the left, the last position of it predicts the first token, from nothing.
+        predicted = is_padding[..., :-1] & counts[..., 1:]
+        if predicted.any():
+            raise InputError(
+                "labels",
+                "not count where `attention_mask` is 0 at the position before, which predicts them",
+                got=f"{int(predicted.sum()):,} tokens after padding with labels in batch {number}",
+                remedy=f"Set them to {example} first: `labels[..., 1:][attention_mask[..., :-1] == 0] = {example}`.",
             )
 
     def check_shift(self, batch: Any, labels: Any) -> None:

@@ -272,20 +272,24 @@ def _in_training(model: nn.Module) -> str | None:
 class Collected(NamedTuple("Collected", [("logits", Tensor), ("labels", Tensor)])):
     """Logits and labels of all samples of a loader, one row per sample or token, on the CPU.
 
-    It is a tuple of these two: ``logits, labels = collect(...)``. The others are attributes only.
+    Functions of logits and labels take it in place of both, with its clusters, groups and weights: ``evaluate(collected)``.
+    It is also a tuple of two, ``logits, labels = collect(...)``. The others are attributes only, which ``evaluate(*collected)``
+    does not use.
 
     Attributes
     ----------
     logits, labels : Tensor
         Of the rows that count, in the order of the loader.
     clusters : array or None
-        The cluster of each row, if they were asked for: ``nishimori.temperatures(*collected, clusters=collected.clusters)``.
-        With ``class_axis`` by default the number of the image of each pixel.
+        The cluster of each row, if they were asked for. With ``class_axis`` by default the number of the image of each pixel.
     groups : array or None
         The group of each row, if ``forward`` returned them.
     sample_weight : array or None
         The weight of each row, if they have any.
     """
+
+    kind = "collected"
+    """By this, `rows` knows what it is."""
 
     clusters: HostArray | None = None
     groups: HostArray | None = None
@@ -356,7 +360,8 @@ def collect(
     Returns
     -------
     Collected
-        A named tuple of ``logits`` and ``labels``, on the CPU and in their own dtypes. ``clusters`` is an attribute.
+        A named tuple of ``logits`` and ``labels``, on the CPU and in their own dtypes. ``clusters`` is an attribute. Pass it to
+        a function in place of logits and labels.
 
     Examples
     --------
