@@ -153,6 +153,9 @@ def test_the_floor_of_a_calibration_is_used_and_can_be_given_without_one(place):
     raised = np.maximum(p, 0.001) / np.maximum(p, 0.001).sum(axis=1, keepdims=True)
     assert given["before"]["nll"] == pytest.approx(-np.log(raised[np.arange(len(p)), LABELS]).mean(), rel=1e-12)
     assert given["before"]["nll"] < without["before"]["nll"]
+    note = "NLL before calibration: no floor, but a true class of probability 0 counts as 0.001.\n"
+    assert shell.nishimori("eval zeros.npz --calibration f.json", place=place).out.endswith(note)
+    assert note not in shell.nishimori("eval t.npz --calibration c.json", place=place).out
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("PDF", b"%PDF"), ("svg", b"<?xml")])

@@ -72,6 +72,20 @@ def test_a_calibration_has_its_method_temperature_and_samples(files):
     assert f"± {error}" in text
 
 
+@pytest.mark.parametrize("method", ["best", "best+ec"])
+def test_a_choice_is_shown_in_lines_without_its_table_and_without_empty_parameters(files, method):
+    (files / "chosen.json").unlink(missing_ok=True)
+    fitted = shell.nishimori(f"fit scores.npz --method {method} -o chosen.json", place=files)
+    assert fitted.code == 0
+    assert "out-of-fold NLL" in fitted.out
+    lines = shell.nishimori("show chosen.json", place=files).out.splitlines()
+    (does,) = (line for line in lines if line.startswith("what it does"))
+    assert "Chosen: " in does
+    assert ("Then T = " in does) == (method == "best+ec")
+    assert "out-of-fold" not in does
+    assert not any(" ," in line or line.endswith(" ") for line in lines)
+
+
 def test_a_sketch_has_both_temperatures(files):
     with np.load(files / "scores.npz") as content:
         found = nishimori.temperatures(content["logits"], content["labels"])

@@ -64,9 +64,9 @@ def test_common_parameters_and_attributes_read_the_same_for_every_calibrator():
             texts.setdefault(name, {}).setdefault(" ".join(text.split()), []).append(kind.__name__)
     for name in ("classes", "classes_", "n_features_in_", "feature_names_in_"):
         assert len(texts[name]) == 1, texts[name]
-    # Those of log-odds, those that fit nothing, and the one that says how a floor is chosen, have words of their own.
+    # Those of log-odds, and those that fit nothing, have words of their own.
     assert len(texts["input"]) == 2
-    assert len(texts["floor"]) == 3
+    assert len(texts["floor"]) == 2
 
 
 def static_docstrings():

@@ -87,7 +87,7 @@ def test_names_alone_do_not_decide_and_the_remedy_in_the_refusal_does(fold, prob
 def test_without_a_probe_nothing_is_folded_in_silence(fold):
     calibrated = Calibrated(Returning(), 1.7)
     before = calibrated(X)
-    with pytest.raises(InputError, match=r"^`probe` must be passed, .*that `fc` computes them.*or pass `probe=False`"):
+    with pytest.raises(InputError, match=r"^`probe` must be passed, .*that `fc` computes the logits.*or pass `probe=False`"):
         fold(calibrated, None)
     assert torch.equal(calibrated(X), before)
 

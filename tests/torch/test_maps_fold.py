@@ -158,9 +158,9 @@ REFUSED = {
     ),
     "no probe": (
         lambda: Calibrated(Convolution(), MAPS["matrix"][0]).fold(),
-        "`probe` must be passed, some inputs x of the network, got none: only its logits show that `head.0` computes them, and "
-        "what follows it. Call `calibrated.fold(probe=x)`; or pass `probe=False`, and compare the logits before and after "
-        "folding yourself.",
+        "`probe` must be passed, some inputs x of the network, got none: without them nothing shows that `head.0` "
+        "computes the logits, and that no function follows it. Call `calibrated.fold(probe=x)`; or pass `probe=False`, and "
+        "compare the logits before and after folding yourself.",
     ),
     "pixels": (
         lambda: Calibrated(Convolution(nn.Identity()).head[0], MAPS["matrix"][0]).fold(probe=IMAGES),

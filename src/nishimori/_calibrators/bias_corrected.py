@@ -66,8 +66,9 @@ class BiasCorrected(Calibrator):
     classes : sequence, optional
         The label of each column, in order. By default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
-        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
-        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" takes the largest floor whose
+        cross-validated log-loss, summed over samples, is within 0.5 of the lowest; `floor_` tells it. None raises only exact
+        zeros, to the smallest positive normal number.
 
     Attributes
     ----------

@@ -110,11 +110,9 @@ class ExpectationConsistency(OneTemperature):
     classes : sequence, optional
         The label of each column, in order. By default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
-        Smaller probabilities are raised to this, with ``input="probabilities"``; logits have no floor. None raises only exact
-        zeros, to the smallest positive normal number of their dtype. "auto" chooses it from the data of the fit, which are
-        divided into five folds, with whole clusters in each: the floor at which the log-loss of each fold, after temperature
-        scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 0.5 of the best,
-        the largest is taken, and never the largest that was tried, 0.9 / (number of classes). It is `floor_`.
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" takes the largest floor whose
+        cross-validated log-loss, summed over samples, is within 0.5 of the lowest; `floor_` tells it. None raises only exact
+        zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -202,8 +200,9 @@ class TemperatureScaling(OneTemperature):
     classes : sequence, optional
         The label of each column, in order. By default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
-        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
-        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" takes the largest floor whose
+        cross-validated log-loss, summed over samples, is within 0.5 of the lowest; `floor_` tells it. None raises only exact
+        zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -287,8 +286,9 @@ class AdaptiveConsistency(OneTemperature):
     classes : sequence, optional
         The label of each column, in order. By default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
-        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
-        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" takes the largest floor whose
+        cross-validated log-loss, summed over samples, is within 0.5 of the lowest; `floor_` tells it. None raises only exact
+        zeros, to the smallest positive normal number.
 
     Attributes
     ----------
@@ -402,8 +402,9 @@ class Matched(OneTemperature):
     classes : sequence, optional
         The label of each column, in order. By default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
-        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" chooses the floor with the lowest
-        cross-validated log-loss; `floor_` tells it. None raises only exact zeros, to the smallest positive normal number.
+        Smaller probabilities are raised to this, with ``input="probabilities"``. "auto" takes the largest floor whose
+        cross-validated log-loss, summed over samples, is within 0.5 of the lowest; `floor_` tells it. None raises only exact
+        zeros, to the smallest positive normal number.
 
     Attributes
     ----------

@@ -53,8 +53,9 @@ _ONE_KIND = (
 )
 
 _CHOSEN_FLOOR = (
-    "Probabilities below {0:g} are raised to it before they are calibrated: this floor has the lowest log-loss on held-out "
-    "validation samples. The uncalibrated model has no floor, but a true class of probability 0 counts as {0:g} in its NLL."
+    "Probabilities below {0:g} are raised to it before they are calibrated: this floor was chosen by the log-loss on "
+    "held-out validation samples. The uncalibrated model has no floor, but a true class of probability 0 counts as {0:g} in "
+    "its NLL."
 )
 
 # The arguments that speak of test data.

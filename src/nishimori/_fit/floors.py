@@ -47,9 +47,9 @@ _NUMBERS, _LEAST_ROWS = 2**18, 2**10
 
 MAY_BE_AUTO: dict[str, Any] = {
     "words": {
-        "floor": 'Smaller probabilities are raised to this. "auto" chooses the floor with the lowest out-of-fold log-loss, as '
-        "for `ExpectationConsistency`; None raises only exact zeros, to the smallest number of their dtype. Logits have "
-        "none."
+        "floor": 'Smaller probabilities are raised to this. "auto" takes the largest floor whose cross-validated log-loss, '
+        "summed over samples, is within 0.5 of the lowest; None raises only exact zeros, to the smallest number of their "
+        "dtype. Logits have none."
     },
     "defaults": {"floor": "auto"},
 }

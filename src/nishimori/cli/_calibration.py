@@ -82,19 +82,21 @@ def agree_with_sketch(calibrator: FittedMethod | None, sums: Sketch) -> None:
 # What it does, in a few lines for people
 
 
-def description(calibrator: FittedMethod) -> list[str]:
-    """Sentences about what was fitted, the first with its most important numbers."""
-    selection = getattr(calibrator, "selection_", None)
-    chosen = [] if selection is None else [f"Chosen: {selection.chosen}", "", *selection.to_text().splitlines()]
-    return [*_of_map(calibrator), *chosen]
+def description(calibrator: FittedMethod, *, tables: bool = True) -> list[str]:
+    """Sentences about what was fitted, the first with its most important numbers; ``tables`` adds the losses of a choice."""
+    lines = _of_map(calibrator, tables=tables)
+    if (selection := getattr(calibrator, "selection_", None)) is not None:
+        lines += [f"Chosen: {selection.chosen}", *(["", *selection.to_text().splitlines()] if tables else [])]
+    return lines
 
 
-def _of_map(calibrator: FittedMethod) -> list[str]:
+def _of_map(calibrator: FittedMethod, *, tables: bool) -> list[str]:
     """Sentences about the map of a calibrator."""
     if (finished := getattr(calibrator, "ec_temperature_", None)) is not None:
         T = value_with_error(finished, getattr(calibrator, "ec_temperature_se_", None))
         last = f"Then T = {T}, at which mean confidence equals accuracy on held-out samples  ({calibrator.method_name})"
-        return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
+        first: FittedMethod = getattr(calibrator, "calibrator_")  # noqa: B009 - methods of all kinds
+        return [*description(first, tables=tables), last]
     members = "" if calibrator.members_ is None else f" of {calibrator.members_.size} members"
     about = f"{calibrator.method_name}, {calibrator.n_samples_} samples{members}"
     if calibrator.temperature_ is not None:

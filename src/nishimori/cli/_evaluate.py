@@ -153,6 +153,8 @@ class _Results:
     differences: dict[str, Difference] | None = None
     temperature_se: float | None = None
     by_group: Mapping[str, GroupGaps] = field(default_factory=dict)
+    zero: float | None = None
+    """What a probability of 0 counts as in the NLL before calibration, if that is known."""
 
     @property
     def first(self) -> Scorecard:
@@ -186,6 +188,8 @@ def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
         print_text(caveat)
     print_table(results.rows(), metrics)
     print_text(_about_ece(results.cards, level))
+    if results.zero is not None:
+        print_text(f"NLL before calibration: no floor, but a true class of probability 0 counts as {results.zero:g}.")
     _print_group_gaps(results.by_group)
 
 
@@ -205,17 +209,18 @@ def _measure(
     chosen = list(maps.values())
     refuse_scores(data, chosen)
     check_groups(data, chosen)
-    differences = None
+    differences, zero = None, None
     if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
         cards = scorecards(data, chosen, **measures)
     else:
         measured = measure_maps(data, maps, pairs=[("before", "after")], **measures, zero=floor)
-        cards, differences = list(measured.cards.values()), measured.differences("before", "after")
+        cards, differences, zero = list(measured.cards.values()), measured.differences("before", "after"), floor
     by_group = {}
     if by is not None:
         gaps = gaps_after(data, chosen, by, names_of_groups(data, by, classes), level)
         by_group = dict(zip(maps, gaps, strict=True))
-    return _Results(dict(zip(maps, cards, strict=True)), differences, getattr(calibrator, "temperature_se_", None), by_group)
+    error = getattr(calibrator, "temperature_se_", None)
+    return _Results(dict(zip(maps, cards, strict=True)), differences, error, by_group, zero)
 
 
 def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> _Results:

@@ -84,7 +84,8 @@ def _text(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(entry)}" for name, entry in _for_people(value).items())
+        texts_by_name = {name: _text(entry) for name, entry in _for_people(value).items()}
+        return ", ".join(f"{name} {text}" for name, text in texts_by_name.items() if text)
     if not isinstance(value, list):
         return str(value)
     texts = [_text(entry) for entry in value]
@@ -102,7 +103,7 @@ def _calibration(path: Path) -> dict[str, Any]:
         "temperature": calibrator.temperature_,
         "temperature_se": provenance["temperature_se"],
         "map": record.map.kind,
-        "what_it_does": " ".join(line.strip() for line in description(calibrator)),
+        "what_it_does": " ".join(line.strip() for line in description(calibrator, tables=False)),
         **{name: provenance[name] for name in ("n_samples", "n_classes", "classes")},
         "input": record.input,
         "floor": record.floor,

@@ -248,7 +248,7 @@ def fold(
         raise InputError(
             "probe",
             "be passed, some inputs x of the network",
-            got=f"none: only its logits show that {heads[0]} computes them, and what follows it",
+            got=f"none: without them nothing shows that {heads[0]} computes the logits, and that no function follows it",
             remedy=f"Call `{call}`; or pass `probe=False`, and compare the logits before and after folding yourself.",
         )
     if probe is False:

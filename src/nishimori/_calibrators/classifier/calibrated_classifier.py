@@ -116,9 +116,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         log-probabilities are taken as logits: one value z per sample means the logits (0, z).
     floor : float, "auto" or None
         Smaller probabilities are raised to this, if scores are probabilities. Forests and neighbours give exact zeros, and one
-        zero for a true class is an infinite loss. "auto" leaves the choice to the calibrator, which chooses a floor between
-        2e-16 and 0.9 / (number of classes) by the log-loss of folds that it does not fit, as `ExpectationConsistency` does;
-        its `floor_` tells. A fixed calibrator, such as "none", has none. With None only exact zeros are raised.
+        zero for a true class is an infinite loss. "auto" leaves the choice to the calibrator, which takes the largest floor
+        whose cross-validated log-loss, summed over samples, is within 0.5 of the lowest; its `floor_` tells it. A fixed
+        calibrator, such as "none", has none. With None only exact zeros are raised.
     keep_scores : bool
         Whether to keep the scores that calibrators were fitted to, as `out_of_fold_scores_`.
     n_jobs : int, optional

@@ -56,9 +56,9 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         What ``X`` holds: by default logits. Numbers that all lie between 0 and 1 are refused until you say what they are.
     floor : float, "auto" or None
         Smaller probabilities, and those above 1 - ``floor``, are moved to this distance from 0 and 1, with
-        ``input="probabilities"``. None moves only exact zeros, to the smallest number of their dtype. "auto" chooses one
-        floor for all labels: the one with the lowest cross-validated log-loss of the decisions about all of them. All
-        decisions about a sample are in the same fold.
+        ``input="probabilities"``. None moves only exact zeros, to the smallest number of their dtype. "auto" takes
+        one floor for all labels: the largest whose cross-validated log-loss, summed over all decisions, is within 0.5 of the
+        lowest. All decisions about a sample are in the same fold.
 
     Attributes
     ----------
