@@ -53,6 +53,8 @@ Writer = Callable[[str, object], str]
 
 def in_python(name: str, value: object = ABSENT) -> str:
     """An argument as it is typed in Python, such as `floor` or `input='probabilities'`."""
+    if name == "confidence" and value is not ABSENT:  # the column, see `claims`
+        return f"`nishimori.claims(..., columns={value!r})`"
     in_rows = name in _OF_ROWS and value is not ABSENT
     typed = name if value is ABSENT or (value is A_NAME and not in_rows) else f"{name}={value!r}"
     return f"`nishimori.rows(..., {typed})`" if in_rows else f"`{typed}`"

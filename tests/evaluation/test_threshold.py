@@ -289,7 +289,18 @@ def test_the_shell_from_stated_confidences_to_a_threshold(tmp_path):
         ("fit val.csv --confidence stated --right correct --labels id -o c.json", 1, "labels must be left out of claims"),
         ("fit val.csv --confidence sure --right correct -o c.json", 1, "has no column 'sure'"),
         ("fit val.csv --confidence stated --right correct --method ts -o c.json", 1, "for the method 'ts', got claims"),
-        ("eval val.csv --confidence stated --right id", 1, "The labels in 'id'"),
+        (
+            "eval val.csv --confidence stated --right id",
+            1,
+            "The labels in 'id' (--right) must be 0 or 1, true or false, or yes",
+        ),
+        (
+            "eval val.csv --confidence stated",
+            1,
+            "has no column 'right', only 'id', 'stated', 'correct'. Name yours with --right.",
+        ),
+        ("eval val.csv", 1, "pass --confidence stated and --right NAME."),
+        ("eval val.csv --labels correct", 1, "pass --confidence stated and --right correct."),
         ("eval val.csv --confidence stated --right correct --input scores", 1, "to be measured as they are, got scores"),
         ("eval val.csv --labels correct --columns stated --input scores", 1, "--input must be logits or probabilities, except"),
         ("threshold val.csv --confidence stated --right correct --max-risk 2", 1, "--max-risk must be a share between 0 and 1"),
@@ -300,6 +311,25 @@ def test_wrong_words_in_the_shell(tmp_path, typed, code, message):
     ended = shell.nishimori(typed, place=tmp_path)
     assert ended.code == code
     assert message in " ".join(ended.err.split())
+
+
+def test_the_shell_reads_yes_and_no_and_says_what_to_do_about_percentages(tmp_path):
+    p, right = stated(300)
+    words = np.where(right, "yes", "No")
+    for name, scale in (("val.csv", 1), ("percent.csv", 100)):
+        lines = "\n".join(f"{scale * one:g},{word}" for one, word in zip(p, words, strict=True))
+        (tmp_path / name).write_text(f"confidence,right\n{lines}\n")
+    ended = shell.nishimori("fit val.csv --confidence confidence -o c.json --method platt --json", place=tmp_path)
+    assert ended.code == 0, ended.err
+    fitted, own = nishimori.load(tmp_path / "c.json"), nishimori.calibrator("platt").fit(claims(p, right))
+    np.testing.assert_array_equal(fitted.predict_proba(claims(p)), own.predict_proba(claims(p)))
+    what = "The confidences must be between 0 and 1"
+    for typed in ("apply c.json percent.csv -o o.csv", "eval percent.csv --calibration c.json"):
+        err = " ".join(shell.nishimori(typed, place=tmp_path).err.split())
+        assert what in err
+        assert err.endswith("in line 2. Divide percentages by 100.")
+    err = " ".join(shell.nishimori("eval percent.csv --confidence confidence", place=tmp_path).err.split())
+    assert err.endswith("Divide percentages by 100. For scores on another scale, such as 1 to 10, pass --input scores.")
 
 
 def test_scores_of_a_judge_in_the_shell_and_the_code_of_a_report(tmp_path):

@@ -89,9 +89,13 @@ def test_the_order_of_tied_claims_does_not_matter(name):
 
 
 REFUSED = {
-    "percent": (([90, 80], [1, 0]), {}, r"between 0 and 1, got 90.*Divide percentages by 100.*input='scores'"),
-    "other labels": (([0.9, 0.8], [1, 2]), {}, r"^`right` must be 0 or 1, or False or True.*got 2 in row 1\.$"),
-    "text": (([0.9, 0.8], ["yes", "no"]), {}, r"^`right` must be 0 or 1, or False or True.*got 'yes' in row 0\.$"),
+    "percent": (([90, 80], [1, 0]), {}, r"between 0 and 1, got 90.*Divide percentages by 100\. .*input='scores'"),
+    "other labels": (
+        ([0.9, 0.8], [1, 2]),
+        {},
+        r"^`right` must be 0 or 1, true or .* got 2 in row 1\. Write 1 for a right answer",
+    ),
+    "other words": (([0.9, 0.8], ["yes", "ok"]), {}, r"^`right` must be 0 or 1, .* yes or no, got 'ok' in row 1\. Write 1 for"),
     "half right": (([0.9, 0.8], [1, 0.5]), {}, r"^`right` must be 0 or 1"),
     "nan": (([0.9, np.nan], [1, 0]), {}, "^`confidence` must not contain NaN"),
     "a table": ((np.ones((2, 3)) / 3, [1, 0]), {}, "^`confidence` must be one number per answer, got shape .2, 3."),
@@ -100,6 +104,78 @@ REFUSED = {
     "input": (([0.9, 0.8], [1, 0]), {"input": "percent"}, "^`input` must be 'probabilities', 'logits' or 'scores'"),
     "columns": (([0.9, 0.8], [1, 0]), {"columns": "p"}, "^`columns` must be left out"),
 }
+
+
+WORDS = {"yes": ["Yes", "no", "YES ", "yes", "No"], "true": ["true", "FALSE", "True", "TRUE", "false"]}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_words_for_right_and_wrong_count_as_1_and_0(words, tmp_path):
+    lines = "\n".join(f"{p},{word}" for p, word in zip(P, words, strict=True))
+    (tmp_path / "c.csv").write_text(f"confidence,right\n{lines}\n")
+    for data in (claims(P, words), claims(P, np.array(words)), claims(tmp_path / "c.csv"), claims(lambda: [(P, words)])):
+        assert nishimori.evaluate(data).brier == pytest.approx(((P - RIGHT) ** 2).mean())
+
+
+def test_yes_and_no_are_words_of_claims_alone():
+    with pytest.raises(InputError, match="`labels` must be integers from 0 to 1, got 'Yes' in row 0"):
+        nishimori.rows(P, WORDS["yes"], input="probabilities")
+
+
+def test_one_other_word_is_named_and_not_the_first_right_one(tmp_path):
+    (tmp_path / "c.csv").write_text("confidence,right\n0.9,yes\n0.8,no\n0.7,maybe\n")
+    with pytest.raises(
+        InputError, match=r"The labels in 'right' \(`right`\) must be 0 or 1, .*, got 'maybe' in line 4\. Write 1"
+    ):
+        claims(tmp_path / "c.csv")
+    with pytest.raises(InputError, match=r"Batch 0: `right` must be 0 or 1, .*, got 'maybe' in row 1"):
+        nishimori.evaluate(claims(lambda: [(P[:2], ["yes", "maybe"])]))
+
+
+def test_a_file_of_new_answers_is_refused_with_what_to_pass_instead(tmp_path):
+    (tmp_path / "new.csv").write_text("confidence\n0.9\n")
+    with pytest.raises(InputError, match=r"no column 'right'.* To calibrate new answers.* `predict_proba\(claims\(array\)\)`"):
+        claims(tmp_path / "new.csv")
+
+
+def test_a_table_of_one_column_of_shares_may_hold_claims(tmp_path):
+    lines = "\n".join(f"{p},{right}" for p, right in zip(P, RIGHT, strict=True))
+    (tmp_path / "c.csv").write_text(f"stated,ok\n{lines}\n")
+    how = r"If 'stated' holds stated confidences, pass `nishimori.claims\(\.\.\., columns='stated'\)` and `right='ok'`\.$"
+    for labels in (None, "ok"):
+        with pytest.raises(InputError, match=how):
+            nishimori.rows(tmp_path / "c.csv", labels)
+    assert nishimori.evaluate(claims(tmp_path / "c.csv", columns="stated", right="ok")).accuracy == pytest.approx(RIGHT.mean())
+
+
+@pytest.mark.parametrize("head", ["p,q,ok\n0.9,0.8,1\n0.7,0.6,0", "p,ok\n1.9,1\n0.7,0", "p,ok\n1,1\n0,0"])
+def test_other_tables_are_not_taken_for_claims(head, tmp_path):
+    (tmp_path / "c.csv").write_text(f"{head}\n")
+    with pytest.raises(InputError, match="has no column 'labels'") as error:
+        nishimori.rows(tmp_path / "c.csv")
+    assert "stated" not in str(error.value)
+
+
+def test_claims_in_memory_show_their_range_and_how_many_are_right():
+    assert repr(claims(P, RIGHT)) == "Claims: 5 answers, confidence 0.60 to 0.95, 60 % right"
+    assert repr(claims(P, RIGHT, sample_weight=[1, 1, 1, 1, 0])) == "Claims: 5 answers, confidence 0.80 to 0.95, 75 % right"
+    assert repr(claims([0.5, 0.75])) == "Claims: 2 answers, confidence 0.50 to 0.75"
+    assert repr(claims([1, 9.5], [0, 1], input="scores")) == "Claims: 2 answers, scores 1.00 to 9.50, 50 % right"
+    assert repr(claims([-1, 2], [0, 1], input="logits")) == "Claims: 2 answers, log-odds -1.00 to 2.00, 50 % right"
+    assert repr(claims(nishimori.rows(np.eye(3), [0, 1, 2], input="logits"))) == "Claims: 3 answers"
+
+
+def test_claims_of_batches_are_not_read_to_show_them():
+    reads = []
+    data = claims(lambda: [reads.append(1) or (P, RIGHT)])
+    so_far = len(reads)
+    assert repr(data) == "Claims"
+    assert len(reads) == so_far
+
+
+def test_the_documented_kinds_of_input_are_those_of_claims():
+    assert '\ninput : {"probabilities", "logits", "scores"}\n' in claims.__doc__
+    assert '\ninput : {"logits", "probabilities"}, optional\n' in nishimori.evaluate.__doc__
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -115,6 +191,18 @@ def test_claims_without_outcomes_are_only_for_a_calibrator():
     np.testing.assert_allclose(calibrated, fitted.predict_proba([0.5, 0.9])[:, 1])
     with pytest.raises(InputError, match="`right` must say whether each answer was right"):
         nishimori.evaluate(claims([0.5, 0.9]))
+    for method in (fitted.predict, fitted.predict_log_proba, fitted.transform):
+        with pytest.raises(InputError, match=r"got claims, which have no predicted class\. Use `predict_proba`"):
+            method(claims([0.5, 0.9]))
+    with pytest.raises(InputError, match=r"`X` must be between 0 and 1, got 80 in row 0\. Divide percentages by 100\.$"):
+        fitted.predict_proba([80.0, 90.0])
+
+
+def test_claims_in_a_file_are_calibrated_as_an_array(tmp_path):
+    (tmp_path / "c.csv").write_text("confidence,right\n0.9,1\n")
+    fitted = nishimori.calibrator("platt").fit(claims(*stated(300)))
+    with pytest.raises(InputError, match=r"Read the column of a file, and pass `claims\(array\)`"):
+        fitted.predict_proba(claims(tmp_path / "c.csv"))
 
 
 def test_scores_say_nothing_before_they_are_calibrated():

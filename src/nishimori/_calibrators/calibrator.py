@@ -31,6 +31,7 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import (
     FIT_AGAIN,
     FITTED_TO_PROBABILITIES,
+    PERCENTAGES,
     Floor,
     Input,
     Members,
@@ -172,6 +173,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         """Check that ``X`` is what the calibrator was fitted to."""
         if "map_" not in self.__dict__:
             check_is_fitted(self, "map_")  # raises
+        if getattr(X, "is_claims", False):
+            remedy = "Use `predict_proba`, and compare its result with a threshold, such as the one of `nishimori.threshold`."
+            raise InputError("X", "be an array", got="claims, which have no predicted class", remedy=remedy)
         if is_rows(X):
             raise InputError(
                 "X",
@@ -181,6 +185,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
             )
         array = numeric(X, "X")
         options: Any = {"input": self.input_, "name": "X", "floor": self.floor_, "remedy": FITTED_TO_PROBABILITIES}
+        if self._of_claims_:
+            options["remedy"] = PERCENTAGES
         if self.members_ is None:
             if hasattr(self, "n_features_in_"):
                 self._check_names(X, array.shape)
@@ -219,7 +225,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
     def _confidences(self, claims: Any) -> Any:
         """The numbers of claims, which mean what those meant that were fitted to."""
         if claims.confidence is None or isinstance(claims.confidence, str | os.PathLike):
-            raise InputError("X", "be claims from an array", got="others", remedy="For a file, use `nishimori apply`.")
+            remedy = "Read the column of a file, and pass `claims(array)`. Or use nishimori apply."
+            raise InputError("X", "be claims from an array", got="others", remedy=remedy)
         if claims.inside.input != self.input_:
             raise InputError("X", f"be claims of the input {self.input_!r}, as the calibrator's", got=repr(claims.inside.input))
         return claims.confidence

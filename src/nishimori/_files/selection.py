@@ -14,7 +14,7 @@ from nishimori._files.arrays.files import ArrayFile
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_names, constant_or_whole, match_columns, score_columns
 from nishimori._rows.column_names import class_parts, without_prefix
-from nishimori._rows.labels import differ, spell_as_classes
+from nishimori._rows.labels import OUTCOMES, differ, spell_as_classes
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import MOST_NAMES, join_names
 from nishimori.errors import A_NAME, NAMES, FormatError, InputError, setting
@@ -41,9 +41,12 @@ def select_columns(table: Table, roles: Roles) -> Selection:
             other = setting(roles.argument(role), A_NAME)
             raise InputError(f"{table.path} has lists in column {name!r}, but a {must}. Pass another {other}.")
         if name not in table.names:
-            raise InputError(
-                f"{table.path} has no column {name!r}, only {join_names(table.names)}. {remedy_for(role, roles, table.names)}"
-            )
+            remedy = remedy_for(role, roles, table.names)
+            if role == "labels":
+                others = [other for other in _not_ignored(table, roles) if other not in roles.special]
+                _, numbers = _first_rows(table, others, replace(roles, unused=("labels",)))
+                remedy = f"{remedy} {_as_claims(numbers, table, roles)}".rstrip()
+            raise InputError(f"{table.path} has no column {name!r}, only {join_names(table.names)}. {remedy}")
     selection = _selection(table, roles)
     if selection is None:
         raise undecided_error(table, [name for name in _not_ignored(table, roles) if name not in roles.special], roles)
@@ -91,7 +94,32 @@ def remedy_for(role: str, roles: Roles, present: Sequence[str]) -> str:
         return f"If its labels are {likely[0]!r}, pass {setting(roles.argument('labels'), likely[0])}."
     if role == "groups" and roles.groups_remembered:
         return f"The calibration has a temperature per group: name the groups of this file with {setting('groups')}."
-    return f"Name yours with {setting(roles.argument(role), A_NAME)}."
+    remedy = f"Name yours with {setting(roles.argument(role), A_NAME)}."
+    if role == "labels" and roles.label_argument == OUTCOMES:
+        how = "nishimori apply or, in Python, `predict_proba(claims(array))`"
+        remedy += f" To calibrate new answers, which need no such column, use {how}."
+    return remedy
+
+
+def _as_claims(numbers: Mapping[str, HostArray], table: Table, roles: Roles) -> str:
+    """What to type if the only column of numbers between 0 and 1 holds stated confidences; empty if there is no such column.
+
+    ``numbers`` are the first rows of the columns of numbers that have no role.
+    """
+    if not roles.labelled or roles.calibrated or roles.columns is not None or roles.classes is not None:
+        return ""
+    shares = [
+        name
+        for name, column in numbers.items()
+        if column.shape[1] == 1 and not constant_or_whole(column).any() and ((column >= 0) & (column <= 1)).all()
+    ]
+    if len(shares) != 1:
+        return ""
+    others = [name for name in table.names if name not in (*shares, *(set(roles.special) - {roles.labels}))]
+    usual = [name for name in (roles.labels, OUTCOMES) if name in others]
+    right = (usual or (others if len(others) == 1 else ["NAME"]))[0]
+    named = f"{setting('confidence', shares[0])} and {setting(OUTCOMES, right)}"
+    return f"If {shares[0]!r} holds stated confidences, pass {named}."
 
 
 def labels_and_weights(block: Block, place: Mapping[str, int], roles: Roles) -> tuple[HostArray, HostArray | None, HostArray]:
@@ -117,6 +145,7 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
     n_classes = _n_classes(labels, roles)
     words = set(map(str, labels)) if n_classes is None and labels is not None and labels.dtype.kind in "OU" else set()
     remedy = _proposal(table, candidates, roles, numbers, n_classes, words) or _what_is_needed(n_classes, words, roles)
+    remedy = f"{remedy} {_as_claims(numbers, table, roles)}".rstrip()
     return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}. {remedy}")
 
 

@@ -10,14 +10,20 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self, Unpack
 
+import numpy as np
+
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import ANNEXES, kind_of, open_rows
+from nishimori._rows.labels import OUTCOMES
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, RowsInside, T
-from nishimori._support.arrays import Array
+from nishimori._rows.scores import PERCENTAGES
+from nishimori._support.arrays import Array, as_array, on_host
+from nishimori._support.display import plural
 from nishimori._support.numbers import numeric, one_of
 from nishimori._support.progress import Report, silent
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 ClaimInput = Literal["probabilities", "logits", "scores"]
 
@@ -29,10 +35,6 @@ _FROM_CLASSES = (
     "probability of one class, and whether that class is the true one."
 )
 
-_TRUTHS = "0 or 1, or False or True: whether the answer was right"
-
-_REMEDY = "Divide percentages by 100; for scores on another scale, such as 1 to 10, pass `input='scores'`."
-
 _TWO_CLASSES = "a claim is right or wrong"
 _NOT_OF_CLAIMS = {
     "classes": f"{_TWO_CLASSES}: pass 1 or True for right",
@@ -41,14 +43,25 @@ _NOT_OF_CLAIMS = {
     "member_axis": "each answer has one confidence: pool the members first",
 }
 
-_WORDS = {
-    "input": 'What ``confidence`` holds: "probabilities" from 0 to 1, their log-odds ("logits"), or "scores" on any other '
-    "scale, such as a judge's scores from 1 to 10, which mean nothing until a calibrator has been fitted to them.",
+_WORDS: dict[str, str | tuple[str, str]] = {
+    "input": (
+        '{"probabilities", "logits", "scores"}',
+        'What ``confidence`` holds: "probabilities" from 0 to 1, their log-odds ("logits"), or "scores" on any other '
+        "scale, such as a judge's scores from 1 to 10, which mean nothing until a calibrator has been fitted to them.",
+    ),
     "floor": "Smaller probabilities are raised to this, larger ones lowered to 1 minus this; by default only exact 0 and 1.",
 }
 
-# The columns, or arrays, of a file.
-_COLUMNS = ("confidence", "right")
+NAMES = ("confidence", OUTCOMES)
+"""The columns, or arrays, of a file, which are called as the arguments are."""
+
+# What the numbers are called.
+_CALLED = {"probabilities": "confidence", "logits": "log-odds", "scores": "scores"}
+
+
+def remedy_for_others() -> str:
+    """What to do if confidences do not lie between 0 and 1."""
+    return f"{PERCENTAGES} For scores on another scale, such as 1 to 10, pass {setting('input', 'scores')}."
 
 
 @dataclass(frozen=True)
@@ -89,13 +102,25 @@ class Claims(RowsInside):
 
     is_claims, are_scores = True, False
     kind = "Claims object"
-    arguments = _COLUMNS
+    arguments = NAMES
 
     def __init__(self, inside: Rows, confidence: Any = None, *, are_scores: bool = False, has_labels: bool = True) -> None:
         super().__init__(inside)
         self.confidence = confidence
         self.are_scores = are_scores
         self.has_labels = has_labels
+
+    def __repr__(self) -> str:
+        """How many answers there are and, where the numbers are in memory, their range and the share that is right."""
+        rows = self.inside
+        parts = [] if self.n_rows is None else [plural(self.n_rows, "answer")]
+        if isinstance(rows, ArrayRows) and self.confidence is not None and rows.weights.any():
+            numbers = np.asarray(on_host(as_array(self.confidence)), dtype=np.float64)[rows.weights > 0]
+            what = _CALLED["scores" if self.are_scores else rows.input]
+            parts.append(f"{what} {numbers.min():.2f} to {numbers.max():.2f}")
+            if self.has_labels:
+                parts.append(f"{100 * np.average(rows.labels, weights=rows.weights):.0f} % right")
+        return f"Claims: {', '.join(parts)}" if parts else "Claims"
 
     def _of(self, inside: Rows) -> "Claims":
         """Other rows as the same kind of claims."""
@@ -159,8 +184,8 @@ def claims(
     confidence : array of shape (n_samples,), path, or batches
         The confidence of each answer. Or the path of a file, or a loader of batches ``(confidence, right)``.
     right : array of shape (n_samples,), optional
-        Whether each answer was right: 0 and 1, or False and True. For a file, the name of its column, "right" by default. An
-        array may be left out where a calibrator is applied, by its `predict_proba`.
+        Whether each answer was right: 0 or 1, False or True, or the texts yes and no. For a file, the name of its column,
+        "right" by default. For an array, it may be left out where a calibrator is applied, by its `predict_proba`.
     columns : str, optional
         For a file: the column of the confidences, "confidence" by default.
     delimiter, decimal : str
@@ -190,9 +215,9 @@ def claims(
         return _of_answers(confidence, right, holds, options)
     of_file: dict[str, Any] = {}
     if kind == "file":
-        of_file = {"columns": columns or _COLUMNS[0]} | ({"delimiter": delimiter} if delimiter else {})
+        of_file = {"columns": columns or NAMES[0]} | ({"delimiter": delimiter} if delimiter else {})
         of_file |= {"decimal": decimal} if decimal != "." else {}
-        right = _COLUMNS[1] if right is None else right
+        right = OUTCOMES if right is None else right
     elif columns is not None or delimiter is not None or decimal != ".":
         misplaced = "columns" if columns is not None else "delimiter" if delimiter is not None else "decimal"
         raise InputError(misplaced, f"be left out where `confidence` is a {type(confidence).__name__}: it is for files")
@@ -203,13 +228,8 @@ def claims(
             remedy = _FROM_CLASSES if len(shape) == 2 else "Pass `confidence.reshape(-1)`, and `right` in the same way."
             raise InputError("confidence", "be one number per answer", got=f"shape {shape}", remedy=remedy)
         right = [0] * shape[0] if right is None else right
-    meaning: Any = {"input": "logits" if holds == "scores" else holds, "names": _COLUMNS, "probability_remedy": _REMEDY}
-    try:
-        inside = open_rows(confidence, right, of_file=of_file, **meaning, **options)
-    except InputError as error:
-        if _COLUMNS[1] in error.argument and error.got is not None and not error.got.startswith("shape"):
-            raise error.changed(must=f"be {_TRUTHS}", remedy="") from None
-        raise
+    meaning: Any = {"input": "logits" if holds == "scores" else holds, "names": NAMES}
+    inside = open_rows(confidence, right, of_file=of_file, probability_remedy=remedy_for_others(), **meaning, **options)
     if inside.n_classes != 2:
         raise InputError("confidence", "be one number per answer", got=f"{inside.n_classes} columns", remedy=_FROM_CLASSES)
     return Claims(inside, confidence, are_scores=holds == "scores", has_labels=has_labels)

@@ -38,6 +38,16 @@ _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 # What estimators call labels. Theirs are spelled as classes are, because predictions are compared with them.
 _ESTIMATOR_LABELS = "y"
 
+# What `claims` call theirs.
+OUTCOMES = "right"
+
+# The texts that tables write for the second and the first of two classes; people also write the others for outcomes.
+_TRUTHS = {"true": 1, "false": 0}
+_OUTCOME_WORDS = _TRUTHS | {"yes": 1, "no": 0}
+
+_WHAT_OUTCOMES_ARE = "be 0 or 1, true or false, or yes or no"
+_OTHER_OUTCOMES = "Write 1 for a right answer and 0 for a wrong one. Drop answers that are neither."
+
 # A table of this many places costs less than sorting, however few samples there are.
 _FEW_VALUES = 1000
 
@@ -110,8 +120,18 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     """The column of each label; ``rows`` are the labels' row numbers."""
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
+    try:
+        return _numbered(labels, scores, name, rows)
+    except InputError as error:
+        if name != OUTCOMES:
+            raise
+        raise error.changed(must=_WHAT_OUTCOMES_ARE, remedy=_OTHER_OUTCOMES) from None
+
+
+def _numbered(labels: HostArray, scores: Scores, name: str, rows: Sequence[int] | HostArray) -> HostArray:
+    """The column of each label that is a number, or one of the words for numbers."""
     if scores.n_classes == 2:
-        labels = _truths(labels)
+        labels = _numbers_for_words(labels, _OUTCOME_WORDS if name == OUTCOMES else _TRUTHS)
     labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
     if len(labels) and (labels.min() < 0 or labels.max() >= scores.n_classes):
         first = int(np.argmax((labels < 0) | (labels >= scores.n_classes)))
@@ -145,12 +165,17 @@ def are_signs(labels: HostArray, n_classes: int) -> bool:
     return n_classes == 2 and bool((abs(labels) == 1).all()) and -1 in labels and 1 in labels
 
 
-def _truths(labels: HostArray) -> HostArray:
-    """Turn the texts true and false, as tables write them, into 1 and 0; other labels stay as they are."""
-    if arrays.kind(labels) != "other" or not len(labels):
+def _numbers_for_words(labels: HostArray, words: Mapping[str, int]) -> Any:
+    """Replace ``words``, in any case, by their numbers; without such words the labels stay as they are."""
+    if arrays.kind(labels) != "other":
         return labels
-    texts = [str(label).strip().lower() for label in labels.tolist()]
-    return np.array([text == "true" for text in texts], dtype=np.int64) if {"true", "false"} >= set(texts) else labels
+    numbers = [words.get(str(label).strip().lower()) for label in labels.tolist()]
+    if all(number is None for number in numbers):
+        return labels
+    spelled = labels.astype(object)
+    for place, number in enumerate(numbers):
+        spelled[place] = spelled[place] if number is None else number
+    return spell_as_classes(spelled, None)
 
 
 def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostArray:

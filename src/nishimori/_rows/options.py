@@ -97,7 +97,7 @@ ONE_NUMBER = {"counts": ERROR_BARS_ONLY, "clusters": ERROR_BARS_ONLY, "groups": 
 def takes_rows(
     *,
     refuses: Mapping[str, str] | None = None,
-    words: Mapping[str, str] | None = None,
+    words: Mapping[str, str | tuple[str, str]] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Fill the row options into the signature and the docstring of a function, and refuse the options that it does not support.
@@ -106,8 +106,8 @@ def takes_rows(
     ----------
     refuses : mapping of str to str
         Options that the function does not support, and why.
-    words : mapping of str to str
-        What the docstring says about an option in place of the usual text.
+    words : mapping of str to str, or to (str, str)
+        What the docstring says about an option in place of the usual text, or in place of its kind and its text.
     defaults : mapping of str to object
         Defaults that the function has in place of the usual ones.
     """
@@ -139,12 +139,13 @@ def takes_rows(
     return decorate
 
 
-def with_options(docstring: str, names: Iterable[str], words: Mapping[str, str] | None = None) -> str:
-    """A docstring whose entry ``**options`` is replaced by one entry per option; ``words`` replace the usual texts."""
+def with_options(docstring: str, names: Iterable[str], words: Mapping[str, str | tuple[str, str]] | None = None) -> str:
+    """A docstring whose entry ``**options`` is replaced by one entry per option; ``words`` are as for `takes_rows`."""
     lines = []
     for name in (name for name in names if name in _ENTRIES):
         kind, text = _ENTRIES[name]
-        text = (words or {}).get(name, text)
+        other = (words or {}).get(name, text)
+        kind, text = (kind, other) if isinstance(other, str) else other
         lines += [f"{name} : {kind}", *(f"    {line}" for line in wrap(text, _WIDTH, break_on_hyphens=False))]
     plain = cleandoc(docstring)
     return re.sub(r"^\*\*options\n(?:[ ]+.*\n?)*", lambda _: "\n".join(lines) + "\n", plain, count=1, flags=re.MULTILINE)

@@ -363,6 +363,9 @@ _FAR = 1e300
 FIT_AGAIN = "fit a calibrator with `input='probabilities'`"
 """What to do with probabilities where a calibrator takes logits."""
 
+PERCENTAGES = "Divide percentages by 100."
+"""What to do with confidences that do not lie between 0 and 1."""
+
 FITTED_TO_PROBABILITIES = "The calibrator was fitted to probabilities. If these are logits, fit one to logits."
 """What to do with logits where a calibrator takes probabilities."""
 

@@ -300,11 +300,12 @@ Results = Iterator[tuple[HostArray, Block | None]]
 def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Results:
     """Calibrate the scores block by block."""
     done, named = 0, _files.GroupNames(calibrator.map_)
+    name = "confidence" if calibrator._of_claims_ else "scores"
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
             meaning: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
-            checked = scores(values, **meaning, name="scores", remedy=_files.FITTED_TO_PROBABILITIES)
+            checked = scores(values, **meaning, name=name, remedy=_files.remedy_for_others_than(calibrator))
             if done == 0:
                 warn_of_probabilities(checked, _files.FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(checked.logits(done), named.spell_as_map(groups)), checked.array)

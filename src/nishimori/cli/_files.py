@@ -16,9 +16,10 @@ from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._rows.array_rows import Guard
 from nishimori._rows.batch import Groups
-from nishimori._rows.claims import Claims
+from nishimori._rows.claims import NAMES, Claims, remedy_for_others
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import NotAClassError, group_text
+from nishimori._rows.scores import PERCENTAGES
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
@@ -68,6 +69,11 @@ FIT_AGAIN = "fit again with --input probabilities"
 
 FITTED_TO_PROBABILITIES = "The calibration was fitted to probabilities. If these are logits, fit again to logits."
 """What to do if they are logits and the calibration is one of probabilities."""
+
+
+def remedy_for_others_than(calibrator: FittedMethod) -> str:
+    """What to do if scores are not the probabilities that a calibration was fitted to."""
+    return PERCENTAGES if calibrator._of_claims_ else FITTED_TO_PROBABILITIES
 
 
 def check_output(
@@ -175,11 +181,13 @@ def open_files(
     options: dict[str, Any] = {name: getattr(roles, name) for name in ("clusters", "groups", "classes", "ignore_index")}
     of_claims = data.confidence is not None or (calibrator is not None and calibrator._of_claims_)
     options |= {"input": data.meaning, "counts": data.counts, "names": ("scores", "labels"), "guard": guard}
+    if of_claims:
+        options |= {"names": NAMES, "probability_remedy": remedy_for_others()}
     options["floor"] = None if data.floor in ("auto", "none") else data.floor
     options["of_file"] = {name: role for name, role in vars(roles).items() if name not in _OF_ROWS}
     if calibrator is not None:
         takes_logits = calibrator.input_ == "logits"
-        options |= {"guard": "warn", "probability_remedy": FIT_AGAIN if takes_logits else FITTED_TO_PROBABILITIES}
+        options |= {"guard": "warn", "probability_remedy": FIT_AGAIN if takes_logits else remedy_for_others_than(calibrator)}
     try:
         rows = cast("FileRows", open_rows(files[0], labels, roles.weights, **options))
     except NotAClassError as error:

@@ -43,7 +43,13 @@ _NAMES = {
 _PARAMETERS = {"penalty", "shrink", "smooth_labels"}
 
 # What is in files, and no option.
-_IN_FILES = {"X": "the file", "y": "the labels", "scores": "the scores", "labels": "the labels"}
+_IN_FILES = {
+    "X": "the file",
+    "y": "the labels",
+    "scores": "the scores",
+    "labels": "the labels",
+    "confidence": "the confidences",
+}
 
 # Of another command, `sketch`, which made the file.
 _ELSEWHERE = {"--temperatures"}
