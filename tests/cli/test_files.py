@@ -101,3 +101,33 @@ def test_a_label_that_quotes_a_row_is_not_taken_for_one(tmp_path):
     (tmp_path / "t.csv").write_text("z_a,z_b,labels\n1,2,a\n1,2,in row 9\n")
     ended = shell.nishimori("eval t.csv --classes a,b", place=tmp_path)
     assert "got 'in row 9' in line 3." in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "fit n.npz -o d.json",
+            "If dimension 1 of `scores` holds the classes, pass `class_axis=1` in Python, or move them last in the file.",
+        ),
+        (
+            "eval n.npz --calibration c.json",
+            "The calibration has 3 classes, but the file has 5 columns of scores. If the classes are in another dimension, "
+            "move it last: `numpy.moveaxis(logits, 1, -1)`.",
+        ),
+        (
+            "eval o.npz --calibration c.json",
+            "The calibration has 3 classes, but the file has 5 columns of scores. Pass scores of the same model.",
+        ),
+    ],
+)
+def test_a_file_whose_classes_are_not_last_is_refused_with_what_the_shell_can_do(command, message, tmp_path):
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(40, 3, 4, 5))
+    labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    np.savez(tmp_path / "n.npz", logits=logits, labels=labels)
+    np.savez(tmp_path / "o.npz", logits=logits[:, :2], labels=labels)
+    np.savez(tmp_path / "last.npz", logits=np.moveaxis(logits, 1, -1), labels=labels)
+    assert shell.nishimori("fit last.npz -o c.json", place=tmp_path).code == 0
+    ended = shell.nishimori(command, place=tmp_path)
+    assert (ended.code, message in " ".join(ended.err.split())) == (1, True), ended.err

@@ -1,5 +1,7 @@
 """Every refusal of bad input, word for word: it names the argument, what it got, and the remedy."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import reference
@@ -98,6 +100,25 @@ REFUSED = [
     (
         lambda: EC().fit(X, y).predict_proba(X.reshape(5, 6, 6)),
         "`X` must have 3 columns, one per class, got shape (5, 6, 6).",
+    ),
+    (
+        lambda: EC().fit(X, y).predict_proba(np.zeros((2, 3, 4, 5))),
+        "`X` must have 3 columns, one per class, got shape (2, 3, 4, 5). If the classes are in another dimension, move it "
+        "last: `numpy.moveaxis(X, 1, -1)`.",
+    ),
+    (
+        lambda: EC().fit(X, y).predict_proba(np.zeros((3, 2, 4))),
+        "`X` must have 3 columns, one per class, got shape (3, 2, 4). If the classes are in another dimension, move it "
+        "last: `numpy.moveaxis(X, 0, -1)`.",
+    ),
+    (
+        lambda: EC().fit(["a.npz", Path("b.npz")], y),
+        "`X` must be an array of scores, got paths of files. To fit or evaluate several files, update a Sketch with each: "
+        "`for path in paths: sketch.update(path)`.",
+    ),
+    (
+        lambda: EC().fit(["0.5", "1.5"], [0, 1]),
+        "`X` must hold numbers, got text. Convert it first, for example with `X.astype(float)`.",
     ),
     (
         lambda: EC().fit(3.0, y),

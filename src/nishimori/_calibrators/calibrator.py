@@ -36,6 +36,7 @@ from nishimori._rows.scores import (
     Input,
     Members,
     Scores,
+    move_classes_last,
     scores_of,
     warn_of_probabilities,
 )
@@ -151,6 +152,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
     def _check_names(self, X: Any, shape: tuple[int, ...], name: str = "X") -> None:
         if len(shape) != 2 and self.n_features_in_ != (2 if len(shape) == 1 else shape[-1]):
             remedy = f"Reshape your data: for one sample pass `[{name}]`." if len(shape) == 1 else ""
+            remedy = remedy or move_classes_last(name, shape, self.n_features_in_)
             must = f"have {self.n_features_in_} columns, one per class"
             raise InputError(name, must, got=f"shape {tuple(shape)}", remedy=remedy)
         if len(shape) != 2 or (

@@ -36,7 +36,7 @@ from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
 from nishimori._rows.labels import class_labels, group_names, spell_as_classes
 from nishimori._rows.pieces import ahead
-from nishimori._rows.scores import check_input
+from nishimori._rows.scores import check_input, move_classes_last
 from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
@@ -235,10 +235,10 @@ def load_npy(path: Path) -> HostArray:
 def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
     """Refuse scores whose number of classes differs from the calibration's."""
     n_classes = 2 if len(shape) == 1 else shape[-1]
-    if roles.n_classes in (None, n_classes):
+    if roles.n_classes is None or roles.n_classes == n_classes:
         return
     has = "one score per row, which stands for 2 classes" if len(shape) == 1 else f"{n_classes} columns of scores"
-    remedy = ". Pass scores of the same model."
+    remedy = f". {move_classes_last('logits', shape, roles.n_classes) or 'Pass scores of the same model.'}"
     if columns is not None:
         remedy = f": {join_names(columns)}. Name the right ones with {setting('columns')}."
     raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")

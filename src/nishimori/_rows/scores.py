@@ -262,6 +262,15 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         raise InputError(name, f"{must}, one column per class", got=got, remedy=remedy)
 
 
+def move_classes_last(name: str, shape: Sequence[int], n_classes: int) -> str:
+    """A remedy for scores of several dimensions, if one that is not the last has the size ``n_classes``; else nothing."""
+    # The first dimension is rarely that of the classes.
+    axis = next((place for place in (*range(1, len(shape) - 1), 0) if shape[place] == n_classes), None)
+    if len(shape) < 3 or axis is None:
+        return ""
+    return f"If the classes are in another dimension, move it last: `numpy.moveaxis({name}, {axis}, -1)`."
+
+
 def is_auto(floor: Any) -> bool:
     """Whether the floor must be chosen from the data."""
     return isinstance(floor, str) and floor == "auto"

@@ -110,9 +110,19 @@ def _refuse_no_array(x: Any, name: str) -> None:
         raise refused("None")
     if isinstance(x, str | os.PathLike):
         raise refused(repr(os.fspath(x)), "If that is a file, load it first.")
+    if isinstance(x, list | tuple) and x and all(map(_names_a_file, x)):
+        several = "To fit or evaluate several files, update a Sketch with each"
+        raise refused("paths of files", f"{several}: `for path in paths: sketch.update(path)`.")
     if isinstance(x, Mapping):
         raise refused(f"a {type(x).__name__} of {list(x)}", "Pass one of its arrays.")
     refuse_hidden(x, name)
+
+
+def _names_a_file(value: Any) -> bool:
+    """Whether ``value`` is a path, or text that ends like the name of a file and is not a number."""
+    if isinstance(value, str):
+        return bool(os.path.splitext(value)[1]) and not reads_as_number(value)
+    return isinstance(value, os.PathLike)
 
 
 def _from_objects(array: Array, name: str) -> Array:

@@ -20,7 +20,8 @@ from nishimori.errors import InputError
 Files = Annotated[
     list[Path],
     argument(
-        "Arrays (.npz .pt .safetensors; .npy: scores, labels), tables (.csv .tsv .jsonl .parquet .feather), folders, patterns.",
+        "Arrays (.npz .pt .safetensors; .npy: scores, labels), tables (.csv .tsv .jsonl .parquet .feather), folders of tables, "
+        "quoted patterns.",
         "FILES",
     ),
 ]

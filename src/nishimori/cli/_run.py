@@ -192,6 +192,8 @@ def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT)
     option = _NAMES.get(name, f"--{name.replace('_', '-')}")
     if name == "columns" and (value is A_NAME or isinstance(value, str)):
         option = "--scores"  # the option for one name
+    if name == "class_axis":  # no command has it
+        return f"{in_python(name, value)} in Python, or move them last in the file"
     if option not in typed | _ELSEWHERE:
         return in_python(name, value)
     return option if value is ABSENT or value is True or value is A_NAME else _option_with_value(option, value)
