@@ -61,7 +61,7 @@ MinSamplesOption = Annotated[int, option(f"Least samples to judge: {MIN_SAMPLES}
 BoundOption = Annotated[
     list[str] | None,
     option(
-        "Such as ece=0.02, gap=2%, nll=0.5, group_gap=5% (in any class or group), or a metric of eval; repeatable.",
+        "Such as ece=2%, nll=0.5, group_gap=5% (any class or group); repeatable.",
         "NAME=BOUND",
         "--bound",
         panel=MEASURES,
@@ -117,7 +117,7 @@ def gate(
 ) -> None:
     """Check a model against bounds, and fail if one is exceeded.
 
-    Checks that the data do not decide are inconclusive. Files of an earlier gate are replaced.
+    Undecided checks are inconclusive. Files of an earlier gate are replaced.
     """
     chosen = [name for name, is_chosen in (("json", as_json), ("github", github), ("markdown", markdown)) if is_chosen]
     targets: list[tuple[Path, str | None]] = [] if junit is None else [(junit, "junit")]
