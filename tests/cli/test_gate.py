@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -47,7 +48,7 @@ def test_a_calibration_makes_the_model_pass(run, files):
 def test_what_is_inconclusive_ends_with_four_unless_that_is_allowed(run, files):
     code, out, _ = run(f"gate test.npz --bound gap={GAP}")
     assert (code, out.split(":")[0]) == (4, "inconclusive")
-    assert out.endswith("no number of samples can decide it while the estimate equals the bound\n")
+    assert out.endswith("the estimate is at the bound: no realistic number of samples decides it\n")
     code, again, _ = run(f"gate test.npz --bound gap={GAP} --allow-inconclusive")
     assert (code, again) == (0, out)
     assert run(f"gate test.npz --bound gap={GAP} --bound error=0.01 --allow-inconclusive").code == 3
@@ -214,6 +215,64 @@ def test_few_samples_or_constant_outputs_end_with_four(run, files):
     assert run("gate test.npz --clusters sites --bound gap=0.5").code == 4, "there are two clusters"
 
 
+def test_an_unknown_bound_is_answered_with_the_names_that_can_be_bounded(run, files):
+    """They are those of the page, and each of them gives a check."""
+    z = np.random.default_rng(0).normal(size=2000)
+    np.savez(files / "two.npz", logits=z, labels=np.random.default_rng(1).random(2000) < 1 / (1 + np.exp(-z)))
+    listed = run("gate two.npz --bound foo=1").err.partition("must be one of ")[2].partition(", or package.module:Name")[0]
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    table = page.partition("## What can be bounded")[2].partition("Write shares")[0]
+    assert set(listed.split(", ")) == set(re.findall(r"`(\w+)(?:\([^)]*\))?=`", table))
+    for name in listed.split(", "):
+        typed = "top_n_accuracy(top_n=1)" if name == "top_n_accuracy" else name
+        assert run(f"gate two.npz --bound {typed}=0.4 --json").code in (0, 3, 4), name
+    for name in ("ks", "smooth_ece", "confidence", "calibration_slope"):
+        assert name not in listed
+        assert run(f"gate two.npz --bound {name}=0.4").code == 1, name
+
+
+def test_a_second_class_that_one_temperature_leaves_off_is_a_warning_of_fit_and_gate(run, files):
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=8000) - 3
+    y = rng.random(8000) < 1 / (1 + np.exp(-z))
+    np.savez(files / "val.npz", logits=z[:4000] + 3, labels=y[:4000])
+    np.savez(files / "new.npz", logits=z[4000:] + 3, labels=y[4000:])
+    warning = "warning: After calibration the mean probability of the second class is "
+    last = "one temperature cannot correct that. Use the method best or platt.\n"
+    fitted = run("fit val.npz -o ts.json --method ts")
+    assert fitted.err.startswith(warning)
+    mean = (1 / (1 + np.exp(-(z[:4000] + 3) / nishimori.load(files / "ts.json").temperature_))).mean()
+    assert f"{100 * mean:.3g} %, but its share of the samples is {100 * y[:4000].mean():.3g} %: {last}" in fitted.err
+    assert run("fit val.npz -o t.json --method ts --fail-on-warning").code == 3
+    assert run("fit val.npz -o platt.json --method platt").err == "Wrote platt.json\n"
+    line = "gate new.npz --calibration ts.json --bound ece=50%"
+    code, out, err = run(line)
+    assert (code, out.split(":")[0]) == (0, "pass")
+    assert err.startswith(warning)
+    assert err.endswith(last)
+    assert run(f"{line} --fail-on-warning").code == 3
+    (said,) = json.loads(run(f"{line} --json").out)["warnings"]
+    assert f"warning: {said}\n" == err
+    assert run("gate new.npz --bound ece=60%").err.startswith("warning: After T = 1 the mean probability")
+    assert run(f"{line} --bound positive_gap=5%") == (3, *run(f"{line} --bound positive_gap=5% --fail-on-warning")[1:])
+    assert run("gate new.npz --calibration platt.json --bound ece=5%  --fail-on-warning").code == 0
+
+
+def test_prevalence_checks_the_probabilities_for_other_frequencies(run, files):
+    fitted = nishimori.ExpectationConsistency().fit(LOGITS, LABELS)
+    new = [0.2, 0.3, 0.5]
+    found = json.loads(run("gate test.npz --calibration c.json --bound gap=1% --prevalence 0=0.2,1=0.3,2=0.5 --json").out)
+    p = fitted.predict_proba(LOGITS) * new / np.bincount(LABELS)
+    p /= p.sum(axis=1, keepdims=True)
+    assert found["checks"][0]["value"] == pytest.approx(
+        abs(p.max(axis=1).mean() - (p.argmax(axis=1) == LABELS).mean()), rel=1e-9
+    )
+    assert found["prevalence"] == pytest.approx(new)
+    assert json.loads(run("gate test.npz --calibration c.json --bound gap=1% --json").out)["prevalence"] is None
+    refused = run("gate test.npz --bound gap=1% --prevalence 0.1")
+    assert (refused.code, "--prevalence must be passed together with --calibration" in refused.err) == (1, True)
+
+
 UNMADE = {
     "no file": ("nothing.npz", "There is no file nothing.npz."),
     "NaN": ("bad.npz", "The scores must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0)."),
@@ -335,7 +394,7 @@ REFUSED = {
         2,
         "'small' is not a number from 0 to 1, such as 0.02, or a percentage, such as 2%.",
     ),
-    "two metrics": ("test.npz --bound ece,gap=0.1", 1, "error: --bound must be one of error, accuracy, confidence, gap, ece, "),
+    "two metrics": ("test.npz --bound ece,gap=0.1", 1, "error: --bound must be one of error, accuracy, gap, ece, "),
     "percent of a loss": ("test.npz --bound nll=2%", 2, "'2%' is not a number."),
     "no samples": (
         "test.npz --bound gap=0.1 --min-samples 0",

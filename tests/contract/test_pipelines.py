@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,18 @@ def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path, capsys, monk
             assert code == (4 if "nishimori gate" in line and "inconclusive:" in after else 0), err
         if after.startswith(("T =", "pass:", "inconclusive:", "class ")):
             assert_alike(printed, after)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(("ended", "code", "line"), [(0, 0, "release"), (3, 1, "keep"), (4, 1, "more"), (1, 2, "the check")])
+def test_the_shell_script_takes_each_exit_code_as_it_says_under_bash_e(ended, code, line, tmp_path):
+    """As a step of GitHub Actions runs it: with -e and pipefail. A function stands for the gate that ends with a code."""
+    (script,) = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    script = f"nishimori() {{ return {ended}; }}\n{script}"
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout.startswith(line)
 
 
 def test_the_tests_on_the_page_pass_and_fail_as_it_says(tmp_path, monkeypatch):

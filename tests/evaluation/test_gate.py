@@ -285,6 +285,7 @@ def test_a_file_is_checked_like_an_array(tmp_path):
     assert found["gap"].low == pytest.approx(gate(LOGITS, LABELS, bounds={"gap": 0.1})["gap"].low, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*one temperature cannot correct that:nishimori.errors.InputWarning")
 def test_a_flat_binary_score_is_checked():
     z, y = LOGITS[:, 0], (LABELS == 0).astype(int)
     two = np.stack([np.zeros(3000), z], axis=1)
@@ -435,10 +436,24 @@ def test_an_inconclusive_check_says_how_many_samples_would_settle_it():
         )
     at = gate(LOGITS, LABELS, bounds={"gap": value})["gap"]
     assert at.needed_samples == np.inf
-    assert at.message.endswith("; no number of samples can decide it while the estimate equals the bound")
+    assert at.message.endswith("; the estimate is at the bound: no realistic number of samples decides it")
     assert gate(LOGITS, LABELS, bounds={"gap": 0.9})["gap"].needed_samples is None
     lowest = gate(LOGITS, LABELS, bounds={"accuracy": 1 - gate(LOGITS, LABELS, bounds={"error": 0.5})["error"].value - 0.004})
     assert 3000 < lowest["accuracy"].needed_samples < np.inf
+
+
+def test_more_than_a_thousand_times_the_samples_are_not_named_as_what_would_settle_it():
+    """Samples needed are n (width/room)², so a room of the width divided by the root of 1,000 separates the two messages."""
+    close = gate(LOGITS, LABELS, bounds={"gap": 0.153})["gap"]
+    width = close.high - close.value
+    for part, names_a_number in ((1 / 990**0.5, True), (1 / 1010**0.5, False)):
+        check = gate(LOGITS, LABELS, bounds={"gap": close.value + part * width})["gap"]
+        assert np.isfinite(check.needed_samples) == names_a_number
+        assert check.message.endswith(
+            "samples would decide it if the estimate stayed the same"
+            if names_a_number
+            else "; the estimate is at the bound: no realistic number of samples decides it"
+        )
 
 
 def test_as_many_samples_as_were_said_settle_it():
@@ -491,6 +506,7 @@ FEW_ERRORS = {
 
 @pytest.mark.parametrize("name", ["ece", "positive_ece"])
 @pytest.mark.parametrize(("confidence", "accuracy", "n"), FEW_ERRORS.values(), ids=FEW_ERRORS)
+@pytest.mark.filterwarnings("ignore:.*one temperature cannot correct that:nishimori.errors.InputWarning")
 def test_an_underconfident_model_with_few_errors_fails_at_its_true_ece_in_at_most_five_percent(name, confidence, accuracy, n):
     """200 draws, so at most 10 on average, and 18 in 99 % of cases. The model says about the same of every sample."""
     rng, failed = np.random.default_rng(0), 0

@@ -7,6 +7,7 @@ import pytest
 
 import nishimori
 from nishimori.errors import InputError, InputWarning
+from nishimori.testing import assert_calibrated
 
 
 def drawn(n=3000, seed=0, shift=-2.0):
@@ -188,10 +189,33 @@ def test_compare_and_reports_warn_of_it_as_well():
     assert any(WARNING in each for each in found.verdicts)
 
 
+def test_a_gate_warns_of_it_unless_a_bound_is_on_the_second_class():
+    """What ``ece`` and ``gap`` of the predicted class let pass, ``positive_gap`` does not."""
+    validation, test = rare(0)
+    mean = nishimori.TemperatureScaling().fit(*validation).predict_proba(test[0])[:, 1].mean()
+    about = f"the mean probability of the second class is {100 * mean:.3g} %, but its share of the samples is "
+    about += f"{100 * test[1].mean():.3g} %: {WARNING}"
+    fitted = nishimori.TemperatureScaling().fit(*validation)
+    bounds = {"ece": 0.06, "gap": 0.06}
+    with pytest.warns(InputWarning, match=f"^After `calibrator` {about}"):
+        assert nishimori.gate(*test, calibrator=fitted, bounds=bounds).verdict == "pass"
+    with pytest.warns(InputWarning, match=f"^After `calibrator` {about}") as warned:
+        assert_calibrated(*test, calibrator=fitted, bounds=bounds)
+    assert warned[0].filename == __file__
+    with pytest.warns(InputWarning, match=f"^After T = {fitted.temperature_:.4g} {about}"):
+        nishimori.gate(*test, temperature=fitted.temperature_, bounds=bounds)
+    with pytest.warns(InputWarning, match="^After T = 1 the mean"):
+        nishimori.gate(*test, bounds=bounds)
+    assert nishimori.gate(*test, calibrator=fitted, bounds=bounds | {"positive_gap": 0.02}).verdict == "fail"
+    platt = nishimori.calibrator("platt").fit(*validation)
+    assert nishimori.gate(*test, calibrator=platt, bounds=bounds | {"gap": 0.02}).verdict == "pass"
+
+
 def test_a_calibrated_model_of_two_classes_brings_no_warning():
     (z, labels), (z_test, labels_test) = drawn(4000, 0, 0.0), drawn(4000, 1, 0.0)
     fitted = nishimori.calibrator("adaptive").fit(z, labels)
     nishimori.evaluate(z_test, labels_test, calibrator=fitted)
+    nishimori.gate(z_test, labels_test, calibrator=fitted, bounds={"ece": 0.5})
     nishimori.compare(z, labels, z_test, labels_test)
 
 

@@ -19,7 +19,7 @@ from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import Losses, limits_of_gaps, shared
 from nishimori._evaluation.metrics.ece import GapOfBins, direction
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.table import as_metric, find_metric
+from nishimori._evaluation.metrics.table import as_metric, find_metric, names_with_bounds
 from nishimori._evaluation.resampling import KeptRows
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
@@ -33,6 +33,10 @@ Verdict = Literal["pass", "inconclusive", "cannot be judged", "fail"]
 
 GROUP_GAP = "group_gap"
 """The name of the bound on the gap of each group, which is no metric of all samples."""
+
+# More samples than this many times those at hand are not realistic: the estimate is then closer to the bound than 1/√1000, or
+# 3 %, of the distance between estimate and limit.
+_MOST_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,9 @@ class Check:
     n_samples : int
         How many samples had a positive weight.
     needed_samples : float or None
-        About how many samples like these would settle an inconclusive check if the estimate stayed: infinite if it is at the
-        bound. None for other verdicts, and where nothing can be said.
+        About how many samples like these would settle an inconclusive check if the estimate stayed: infinite if the estimate
+        is so close to the bound that 1,000 times the samples would not do. None for other verdicts, and where nothing can be
+        said.
     cap : float or None
         The largest loss that ``high`` knows, where there is one.
     about : str
@@ -152,6 +157,8 @@ class Check:
         number = self.n_samples * (width / room) ** 2
         if not isfinite(number):
             return None
+        if number > _MOST_SAMPLES * self.n_samples:
+            return inf
         return round_up(max(number, self.n_samples + 1))
 
     @property
@@ -193,7 +200,7 @@ class Check:
         if (needed := self.needed_samples) is None:
             return ""
         if needed == inf:
-            return "; no number of samples can decide it while the estimate equals the bound"
+            return "; the estimate is at the bound: no realistic number of samples decides it"
         return f"; about {needed:,.0f} samples would decide it if the estimate stayed the same"
 
     def __str__(self) -> str:
@@ -228,10 +235,15 @@ def checked_bounds(bounds: Any) -> tuple[MetricBound, ...]:
     return tuple(_checked_bound(key, value) for key, value in numbers.items())
 
 
+def find_bound(name: str, argument: str) -> Metric | None:
+    """The metric that a user typed in ``argument`` to bound it; None for the gap of each group."""
+    return None if name == GROUP_GAP else find_metric(name, argument, (*names_with_bounds(), GROUP_GAP))
+
+
 def _checked_bound(key: Any, bound: Any) -> MetricBound:
     """A bound as a number; refuses one that looks like a percentage, and says which share to pass instead."""
     if isinstance(key, str):
-        metric = None if key == GROUP_GAP else find_metric(key, "bounds")
+        metric = find_bound(key, "bounds")
     else:
         metric = as_metric(key)
         if metric is None:

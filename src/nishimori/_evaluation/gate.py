@@ -26,7 +26,7 @@ from nishimori._evaluation.metrics.means import Nll
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics
 from nishimori._evaluation.resampling import KeptRows
-from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.options import RowOptions, takes_rows
@@ -43,6 +43,7 @@ from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
 from nishimori.maps.class_curves import class_probabilities
 from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
 
 if TYPE_CHECKING:
     from nishimori._evaluation.threshold import Threshold
@@ -270,7 +271,13 @@ def gate(
         has_group_gap = any(limit.metric is None for limit in wanted.limits)
         by = "groups" if has_group_gap and data.groups is not None else "prediction"
     own = getattr(calibrator, "classes", None) if classes is None else classes
-    return judge(data, map_, wanted, by, own, calibrator=calibrator)
+    after = name_of_map("`calibrator`", calibrator, map_)
+    return judge(data, map_, wanted, by, own, calibrator=calibrator, after=after)
+
+
+def name_of_map(name: str, calibrator: Any, map_: Map) -> str:
+    """What a warning calls the map that is judged: ``name`` for a calibrator's, otherwise its temperature."""
+    return name if calibrator is not None else f"T = {temperature_of(map_):.4g}"
 
 
 @dataclass(frozen=True)
@@ -309,8 +316,13 @@ class Wanted:
         return () if self.max_risk is not None and not self.bounds else checked_bounds(self.bounds)
 
 
-def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, calibrator: Any = None) -> Gate:
-    """The checks of rows after a map: one pass for all samples, and one more for groups."""
+def judge(
+    data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, calibrator: Any = None, after: str = ""
+) -> Gate:
+    """The checks of rows after a map: one pass for all samples, and one more for groups.
+
+    ``after`` names the map in the warning about the second of two classes; without a name there is none.
+    """
     level = wanted.level
     one_of("by", by, By)
     metrics = asked_metrics([limit.metric for limit in wanted.limits if limit.metric is not None], "bounds")
@@ -319,6 +331,8 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
     if any(isinstance(limit.metric, Nll) for limit in wanted.limits):
         metrics = AskedMetrics.from_metrics((*metrics, LossOfSamples()), metrics.named)
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, metrics=metrics)
+    if after and not any(limit.metric is not None and limit.metric.of_bins == "positive" for limit in wanted.limits):
+        warn_of_one_temperature({after: card})  # which no bound is about
     reason = _why_not_judged(data, map_, card, wanted)
     gaps = None
     if not reason and any(limit.metric is None for limit in wanted.limits):

@@ -359,9 +359,14 @@ def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
     worst = max(off.values(), key=lambda gap: abs(gap.value))
     assert worst.gaps is not None, "which is made of bins"
     share = worst.gaps.true_share
+    return warn_of_second_class(", ".join(off), share + worst.value, share)
+
+
+def warn_of_second_class(names: str, mean: float, share: float) -> str:
+    """Warn that one temperature leaves this mean probability and this share of the second class; returns the sentence."""
     sentence = (
-        f"After {', '.join(off)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
-        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that."
+        f"After {names} the mean probability of the second class is {100 * mean:.3g} %, but its share of the samples is "
+        f"{100 * share:.3g} %: one temperature cannot correct that."
     )
     notice(f"{sentence} {BEYOND_ONE_TEMPERATURE}", InputWarning)
     return sentence

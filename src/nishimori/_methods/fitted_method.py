@@ -194,6 +194,14 @@ class FittedMethod(ABC):
         vars(self).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
         return self
 
+    def _second_class_off(self) -> tuple[float, float] | None:
+        """The mean probability of the second of two classes, and its share, if one temperature leaves them apart."""
+        off = self._class_off_
+        if off is None or self._of_claims_ or len(self.classes_) != 2 or self.temperature_ is None:
+            return None
+        mean, share = off["mean"], off["share"]
+        return (mean, share) if off["place"] == 1 else (1 - mean, 1 - share)
+
     def _show(self) -> None:  # noqa: B027 - most show nothing else
         """Set the attributes that follow from the map and the estimates, after a fit or after reading a file."""
 

@@ -24,6 +24,16 @@ from nishimori.maps.class_curves import ClassCurves
 _LISTED = 12
 
 
+def calibrator_to_measure(path: Path | None, prevalence: Any) -> FittedMethod | None:
+    """The calibrator in the file of --calibration, if there is one; --prevalence needs it."""
+    if path is not None:
+        return calibrator_in(path, prevalence)
+    if prevalence is not None:
+        must = "be passed together with --calibration: only a calibration knows the class shares in its own data"
+        raise InputError("prevalence", must)
+    return None
+
+
 def calibrator_in(path: Path, prevalence: Any = None) -> FittedMethod:
     """The calibrator in a file, adjusted to these class frequencies if any are passed.
 

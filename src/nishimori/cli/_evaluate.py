@@ -26,7 +26,7 @@ from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_to_measure
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
 from nishimori.cli._options import (
     BinsOption,
@@ -48,7 +48,6 @@ from nishimori.cli._terminal import (
     print_tabular,
     print_text,
 )
-from nishimori.errors import InputError
 from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -98,12 +97,7 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and data.groups else by
     measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
     sums = _files.open_sketch(files, data, by)
-    if prevalence is not None and calibration is None:
-        raise InputError(
-            "prevalence",
-            "be passed together with --calibration: only a calibration knows the class shares in its own data",
-        )
-    calibrator = None if calibration is None else calibrator_in(calibration, prevalence)
+    calibrator = calibrator_to_measure(calibration, prevalence)
     if plot is not None:  # before the work is done
         _files.check_output(plot, _PICTURES, "reliability.png", overwrite=force, argument="plot")
         require("matplotlib", extra="plot", for_="--plot")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
+from nishimori._evaluation.scorecard import warn_of_second_class
 from nishimori._methods import table
 from nishimori._methods.fitted_method import (
     BareCalibrator,
@@ -105,6 +106,8 @@ def fit(
             name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
         else:
             _learn(calibrator, with_counts(sums) if data.counts else sums)
+        if (off := calibrator._second_class_off()) is not None:
+            warn_of_second_class("calibration", *off)
     calibrator.save(output, overwrite=force)
     _show(calibrator, top_n, output, warned, as_json=as_json)
 

@@ -9,7 +9,7 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups
-from nishimori._evaluation.checks import GROUP_GAP, Verdict
+from nishimori._evaluation.checks import GROUP_GAP, Verdict, find_bound
 from nishimori._evaluation.gate import (
     MIN_SAMPLES,
     NLL_CAP,
@@ -19,20 +19,29 @@ from nishimori._evaluation.gate import (
     Gate,
     Wanted,
     judge,
+    name_of_map,
     workflow_command,
 )
 from nishimori._evaluation.gate import junit as junit_file
-from nishimori._evaluation.metrics.table import find_metric
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._sums.groups import By
 from nishimori._support.disk import new_file
-from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, check_shape, list_of, one_of, read_json
+from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, as_python, check_shape, list_of, one_of, read_json
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_to_measure
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, MarkdownOption, epilog, flag, option
-from nishimori.cli._options import BinsOption, CalibrationOption, Data, DataOptions, Files, StrategyOption, search_cwd
+from nishimori.cli._options import (
+    BinsOption,
+    CalibrationOption,
+    Data,
+    DataOptions,
+    Files,
+    PrevalenceOption,
+    StrategyOption,
+    search_cwd,
+)
 from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,
@@ -52,7 +61,7 @@ MinSamplesOption = Annotated[int, option(f"Least samples to judge: {MIN_SAMPLES}
 BoundOption = Annotated[
     list[str] | None,
     option(
-        "Such as ece=0.02, gap=2%, nll=0.5, group_gap=5% (in any class or group), or a metric of eval; repeatable.",
+        "Such as ece=2%, nll=0.5, group_gap=5% (any class or group); repeatable.",
         "NAME=BOUND",
         "--bound",
         panel=MEASURES,
@@ -96,6 +105,7 @@ def gate(
     by: ByOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
+    prevalence: PrevalenceOption = None,
     *,
     data: Data,
     output: OutputsOption = None,
@@ -107,7 +117,7 @@ def gate(
 ) -> None:
     """Check a model against bounds, and fail if one is exceeded.
 
-    Checks that the data do not decide are inconclusive. Files of an earlier gate are replaced.
+    Undecided checks are inconclusive. Files of an earlier gate are replaced.
     """
     chosen = [name for name, is_chosen in (("json", as_json), ("github", github), ("markdown", markdown)) if is_chosen]
     targets: list[tuple[Path, str | None]] = [] if junit is None else [(junit, "junit")]
@@ -115,13 +125,16 @@ def gate(
     outputs = _Outputs(targets, [*files, *([calibration] if calibration else [])], chosen, force)
     paths = {"calibration": calibration, "junit": junit}
     about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
-    about |= {"files": [str(path) for path in files], "library_version": nishimori.__version__}
-    with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
+    about |= {"prevalence": None, "files": [str(path) for path in files], "library_version": nishimori.__version__}
+    with collect_warnings() as warned, _errors_in(outputs, about):
+        about["warnings"] = warned
         bounds = None if max_risk is not None and not bound else typed_bounds(bound or [])
         wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap, max_risk, min_coverage)
         outputs.check()
         sums = _files.open_sketch(files, data, by)
-        calibrator = None if calibration is None else calibrator_in(calibration)
+        calibrator = calibrator_to_measure(calibration, prevalence)
+        if calibrator is not None and prevalence is not None:
+            about["prevalence"] = as_python(calibrator.class_prior_)
         map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
         if sums is None:
             verdicts = _judge_rows(files, data, calibrator, map_, wanted, by)
@@ -130,7 +143,7 @@ def gate(
             verdicts = judge(sums, map_, wanted, "prediction")
     forms = {"text": "\n".join(map(str, verdicts.checks)), "github": verdicts.to_github()}
     forms |= {"markdown": verdicts.to_markdown(), "junit": verdicts.to_junit()}
-    outputs.write(verdicts.to_dict() | about | {"warnings": warned}, forms)
+    outputs.write(verdicts.to_dict() | about, forms)
     if not verdicts.passed:
         raise typer.Exit(3 if verdicts.verdict == "fail" else 4)
 
@@ -144,7 +157,8 @@ def _judge_rows(
     with show_progress(None):
         rows = _files.open_files(files, data, calibrator, by=about_groups)
         check_groups(rows, [map_])
-        return judge(rows, map_, wanted, about_groups, data.classes, calibrator=calibrator)
+        after = name_of_map("calibration", calibrator, map_)
+        return judge(rows, map_, wanted, about_groups, data.classes, calibrator=calibrator, after=after)
 
 
 def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
@@ -157,7 +171,7 @@ def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
         if not (name and sign and number):
             raise typer.BadParameter(f"{text!r} is not a name and a number, such as ece=0.02.", param_hint="--bound")
         search_cwd([name])
-        metric = name if name == GROUP_GAP else find_metric(name, "bound")
+        metric = find_bound(name, "bound") or GROUP_GAP
         if metric in bounds:
             raise typer.BadParameter(f"{name} has two bounds. Pass one of them.", param_hint="--bound")
         is_share = isinstance(metric, str) or metric.in_percent

@@ -63,8 +63,7 @@ def split(text: str) -> list[str]:
 PrevalenceOption = Annotated[
     Any,
     option(
-        "Class shares where the probabilities will be used, if they differ from the samples passed to fit: 0.01 for the second "
-        "of two, or cat=0.2,dog=0.8.",
+        "Class shares in use, if they differ from those in the fit: 0.01 for the second of two, or cat=0.2,dog=0.8.",
         "SHARES",
         parser=shares_in,
     ),

@@ -260,6 +260,7 @@ class Metric:
     by_default_of_claims: ClassVar[bool] = False  # part of every scorecard of claims, which are kept for it
     why_undefined: ClassVar[str] = ""  # why it may be NaN
     n_classes: ClassVar[int | None] = None  # the only number of classes that it is for; None for any
+    has_se: ClassVar[bool] = True  # False where no standard error is known, so that no bound can be checked
     keeps_sums: ClassVar[bool] = False  # whether its `Estimate` has what it is made of
     is_complement: ClassVar[bool] = False  # one minus the mean of `of_rows`: what is rare is summed with all digits
     score: ClassVar[str | None] = None  # which of the kernel's `SCORES` it is that `of_rows` returns

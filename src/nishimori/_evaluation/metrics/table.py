@@ -55,19 +55,29 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*built_in(), *_registered, *(point.name for point in entry_points(GROUP))]))
 
 
+def names_with_bounds() -> tuple[str, ...]:
+    """The names of metrics that can be bounded: better values are lower or higher, and a standard error is known."""
+    metrics = built_in() | _registered  # those of entry points are not imported
+    return tuple(name for name in names() if name not in metrics or (metrics[name].direction and metrics[name].has_se))
+
+
 def default_metrics() -> tuple[Metric, ...]:
     """The metrics in every scorecard: they only need sums that are computed anyway."""
     return tuple(metric for metric in built_in().values() if metric.by_default)
 
 
-def find_metric(name: str, argument: str = "metrics") -> Metric:
-    """The metric that a user typed in ``argument``, such as "nll", "top_n_accuracy(top_n=3)" or "package.module:Name"."""
+def find_metric(name: str, argument: str = "metrics", choices: Sequence[str] | None = None) -> Metric:
+    """The metric that a user typed in ``argument``, such as "nll", "top_n_accuracy(top_n=3)" or "package.module:Name".
+
+    For an unknown name, the message lists ``choices``, by default all names.
+    """
     plain, parameters = _parsed(name, argument)
     metric = _checked(import_object(plain), plain) if ":" in plain else _find(plain)
     if metric is None:
-        close = get_close_matches(plain.lower(), names(), 1)
+        choices = names() if choices is None else choices
+        close = get_close_matches(plain.lower(), choices, 1)
         remedy = f"Did you mean {close[0]!r}?" if close else ""
-        raise InputError(argument, f"be one of {', '.join(names())}, or package.module:Name", got=repr(name), remedy=remedy)
+        raise InputError(argument, f"be one of {', '.join(choices)}, or package.module:Name", got=repr(name), remedy=remedy)
     own: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
     if not set(parameters) <= set(own):
         must = f"have the parameters {', '.join(own)}" if own else "be written without parameters: it has none"

@@ -72,6 +72,7 @@ class KolmogorovSmirnov(Metric):
     title = "KS"
     bounds = (0.0, 1.0)
     in_percent = True
+    has_se = False
 
     of: OneClaim = "top"
 
@@ -125,6 +126,7 @@ class SmoothEce(Metric):
     title = "smooth ECE"
     bounds = (0.0, 1.0)
     in_percent = True
+    has_se = False
 
     of: OneClaim = "top"
 
