@@ -85,7 +85,7 @@ def test_a_sketch_keeps_the_clusters_of_each_file(files):
             "fit z.npy y.npy --clusters c",
             "--clusters must be left out for .npy files, which hold one unnamed array",
         ),
-        ("fit l.parquet --columns z_* --clusters video", "l.parquet has lists in column 'video', and a cluster is one value."),
+        ("fit l.parquet --columns z_* --clusters video", "l.parquet has lists in column 'video', but a cluster is one value."),
         ("fit m.csv --columns z_* --clusters video", "m.csv, line 4, column 'video': a cluster is missing. Fill it in"),
     ],
 )

@@ -311,5 +311,5 @@ def test_lists_of_weights_are_refused(tmp_path, weights):
     ended = shell.nishimori("fit t.parquet -o c.json --weights w", place=tmp_path)
     assert (ended.code, ended.err) == (
         1,
-        "error: t.parquet has lists in column 'w', and a weight is one number. Pass another --weights.\n",
+        "error: t.parquet has lists in column 'w', but a weight is one number. Pass another --weights.\n",
     )

@@ -124,7 +124,7 @@ def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
         (f"fit t.csv -o d.json --groups hospital {PER_GROUP}", 1, "t.csv has no column 'hospital', only "),
         (f"fit t.npz -o d.json --groups hospital {PER_GROUP}", 1, "'labels', 'site'. Name yours with --groups."),
         (f"fit m.csv -o d.json --groups site {PER_GROUP}", 1, "m.csv, line 4, column 'site': a group is missing. Fill it in"),
-        (f"fit l.parquet -o d.json --groups site {PER_GROUP}", 1, "l.parquet has lists in column 'site', and a group is one"),
+        (f"fit l.parquet -o d.json --groups site {PER_GROUP}", 1, "l.parquet has lists in column 'site', but a group is one"),
         (
             f"fit m.npz -o d.json --groups site {PER_GROUP}",
             1,
