@@ -136,7 +136,8 @@ def power_sums(kernel: ModuleType, logits: Array, betas: Sequence[float], order:
 
 def _in_cache(logits: Array, betas: Sequence[float], order: int, top_n: int) -> PowerSums:
     """The same sums by the kernel for any library; its tables of NumPy stay in the cache, a block of rows at a time."""
-    n_rows, step = len(logits), max(1, _CACHED // max(1, logits.shape[1]))
+    n_rows, n_columns = logits.shape
+    step = max(1, _CACHED // max(1, n_columns))
     if not isinstance(logits, np.ndarray) or n_rows <= step:
         return array_api.power_sums(logits, betas, order, top_n)
     parts = [array_api.power_sums(logits[start : start + step], betas, order, top_n) for start in range(0, n_rows, step)]
