@@ -508,3 +508,10 @@ def test_three_rows_stand_for_all_of_them(cut):
     few = file_rows.witnesses(np.concatenate([file_rows.witnesses(rows[:cut]), rows[cut:]]))
     assert len(few) == 3
     assert constant_or_whole(few).tolist() == constant_or_whole(rows).tolist() == [True, True, False, False, True, False]
+
+
+def test_a_pattern_of_names_is_not_expanded_in_python_and_the_error_says_what_to_do(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"There is no file .*part-\*\.npz\. In Python, patterns are not expanded: update a"
+    ):
+        nishimori.evaluate(tmp_path / "part-*.npz", "labels")

@@ -166,7 +166,9 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
     if source.is_dir():
         raise IsADirectoryError(f"{source} is a folder. Name a file in it.")
     if not source.exists():
-        raise FileNotFoundError(f"There is no file {source}.")
+        is_pattern = any(letter in source.name for letter in "*?[")
+        advice = " In Python, patterns are not expanded: update a `nishimori.Sketch` with each file of `glob.glob`."
+        raise FileNotFoundError(f"There is no file {source}.{advice * is_pattern}")
     if not source.is_file():
         raise InputError(
             f"{source} is not a regular file but a pipe or a device. Save its contents to a file first, and pass that file."
