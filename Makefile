@@ -3,9 +3,11 @@ VENV := .venv
 QUICK_VENV := build/quick-venv
 DEMO_VENV := build/demo-venv
 RELEASE_VENV := build/release-venv
+INTEGRATIONS_VENV := build/integrations-venv
 BIN := $(VENV)/bin
 QUICK := $(QUICK_VENV)/bin
 RELEASE := $(RELEASE_VENV)/bin
+INTEGRATIONS := $(INTEGRATIONS_VENV)/bin
 # With which a release is installed and used, after it is built.
 PYTHONS ?= $(PYTHON)
 # Two at a time: the tests of one file stay in one process, so that imports are paid once. Files, and the tests within a file, come
@@ -70,9 +72,10 @@ unit: $(VENV)/installed native  ## Tests, doctests, README lines and examples
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 	$(BIN)/python tests/helpers/fuzz/run.py --minutes 60
 
-integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost, SHAP and trackers, and the tests of converters and trainers
-	$(BIN)/pip install -q -r requirements/integrations.txt
-	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py tests/contract/test_pipelines.py \
+# In an environment of its own, because tests are skipped or not by the packages that are there.
+integrations: $(INTEGRATIONS_VENV)/installed native  ## Run the pages about LightGBM, XGBoost, SHAP and trackers, and the tests of converters and trainers
+	@echo "Tried versions:"; $(INTEGRATIONS)/python -m pip freeze -r requirements/integrations.txt | sed '/^## /,$$d' | grep ==
+	$(call PYTEST,$(INTEGRATIONS)) -n 0 tests/integrations tests/contract/test_documentation.py tests/contract/test_pipelines.py \
 		-k 'integrations or openai or boosting or trust or _logs_'
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
@@ -105,6 +108,12 @@ $(VENV)/installed: pyproject.toml paper/pyproject.toml requirements/test.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -r requirements/test.txt
 	NISHIMORI_REQUIRE_NATIVE=1 $(BIN)/python -m pip install --quiet -e . -e ./paper
+	@touch $@
+
+$(INTEGRATIONS_VENV)/installed: pyproject.toml paper/pyproject.toml requirements/test.txt requirements/integrations.txt
+	$(PYTHON) -m venv $(INTEGRATIONS_VENV)
+	$(INTEGRATIONS)/python -m pip install --quiet --no-compile -r requirements/test.txt -r requirements/integrations.txt
+	NISHIMORI_REQUIRE_NATIVE=1 $(INTEGRATIONS)/python -m pip install --quiet -e . -e ./paper
 	@touch $@
 
 $(QUICK_VENV)/installed: pyproject.toml paper/pyproject.toml requirements/quick.txt
