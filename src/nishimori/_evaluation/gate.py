@@ -385,10 +385,8 @@ def _check_of_threshold(certificate: "Threshold", wanted: Wanted) -> Check:
     if certificate.coverage_low is None and wanted.min_coverage:
         why = "coverage has no limits for clusters; leave out the least coverage"
         return Check(limit, certificate.coverage, nan, nan, wanted.level, wanted.level, certificate.n_samples, reason=why)
-    low, about = (
-        certificate.coverage_low or 0.0,
-        f"answers with a confidence of at least {certificate.confidence:.4g}, {of_risk}",
-    )
+    low = certificate.coverage_low or 0.0
+    about = f"answers with a confidence of at least {certificate.confidence:.4g}, {of_risk}"
     return Check(limit, certificate.coverage, low, nan, wanted.level, wanted.level, certificate.n_samples, about)
 
 

@@ -17,7 +17,7 @@ from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.numpy_files import npy_array
 from nishimori._files.arrays.stored_array import StoredArray
-from nishimori._files.lm_eval import HeldScores, is_samples, read_samples
+from nishimori._files.lm_eval import is_samples, read_samples
 from nishimori._files.selection import (
     Selection,
     array_name,
@@ -37,7 +37,7 @@ from nishimori._rows.entry import Passed, load_array
 from nishimori._rows.labels import class_labels, group_names, spell_as_classes
 from nishimori._rows.pieces import ahead
 from nishimori._rows.scores import check_input, move_classes_last
-from nishimori._rows.stored_rows import Stored, StoredRows
+from nishimori._rows.stored_rows import Mapped, Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import join_names
@@ -460,7 +460,7 @@ def _from_samples(path: Path, roles: Roles) -> FileContents:
     starts = np.cumsum([0, *map(len, padded)]).tolist()
     return FileContents(
         path,
-        HeldScores(np.concatenate(padded)),
+        Mapped(np.concatenate(padded)),
         np.concatenate([part.samples.labels for part in parts.values()]),
         lines=np.concatenate([part.lines for part in parts.values()]),
         files=list(zip(starts, parts, strict=False)),

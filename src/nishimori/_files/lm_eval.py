@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from nishimori._files.tables.lines import LineFile
-from nishimori._rows.stored_rows import Sliced
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import join_names
@@ -55,18 +54,6 @@ class SampleFile:
 
     samples: Samples
     lines: HostArray
-
-
-class HeldScores(Sliced):
-    """Scores in memory in place of those of a file."""
-
-    def __init__(self, scores: HostArray) -> None:
-        self._scores = scores
-        self.shape, self.dtype = scores.shape, scores.dtype
-
-    def rows(self, start: int, stop: int) -> HostArray:
-        """A range of rows."""
-        return self._scores[start:stop]
 
 
 @dataclass(frozen=True)

@@ -227,10 +227,8 @@ def with_counts(data: Rows) -> Rows:
     """The rows with weights that count independent samples; clusters are refused."""
     if data.clusters is not None or data.has_clusters:
         if data.cluster_name == "image":
-            got, remedy = (
-                "True for pixels, which belong to images",
-                f"If pixels are independent, pass {setting('clusters', False)}.",
-            )
+            got = "True for pixels, which belong to images"
+            remedy = f"If pixels are independent, pass {setting('clusters', False)}."
             raise InputError("counts", "be False where samples belong together", got=got, remedy=remedy)
         raise InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
     duplicate = copy(data)

@@ -156,7 +156,7 @@ class Sliced(Stored):
 
 
 class Mapped(Sliced):
-    """A user's memory map, which is read directly because it may hold changes that are not in its file.
+    """An array: a user's memory map, which may hold changes that are not in its file, or scores that are in memory already.
 
     The thread that reads ahead makes the system fetch the pages of the next rows.
     """

@@ -19,7 +19,7 @@ from nishimori._support.warnings import collect_notices, notice
 from nishimori.errors import InputError, InputWarning, NishimoriError, NoRowsError
 from nishimori.torch._batches import Rule, naming_batch
 from nishimori.torch._calibrate import new_calibrator
-from nishimori.torch._loader import WITHOUT_SOFTMAX, sketch_for
+from nishimori.torch._loader import WITHOUT_SOFTMAX, sketch_for, takes_sums
 from nishimori.torch._ranks import Exchange
 from nishimori.torch._run import classes_last
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def calibrator_of_sums(method: "str | Calibrator") -> "Calibrator":
     """The calibrator that a user chose, if sums are enough to fit it."""
     chosen = new_calibrator(method)
-    if chosen.traits is None or not chosen.traits.from_sketch:
+    if not takes_sums(chosen):
         must = "be fitted to sums, as 'adaptive', 'ec' and 'ts' are"
         raise InputError("method", must, got=f"{chosen.method_name!r}, which needs all rows")
     return chosen

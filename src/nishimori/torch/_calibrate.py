@@ -131,6 +131,7 @@ def calibrate(
         opened.append(data)
         return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
+    members = members_of(network)
     ranks = None if across_ranks is False else Exchange(None if across_ranks is True else across_ranks)
     if ranks is None:
         warn_of_unused_ranks()
@@ -143,13 +144,12 @@ def calibrate(
             data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)), are_images=opened[0].has_images)
     else:
         rule = rule._replace(first_image=first_image(ranks.rank))
-        members = members_of(network)
         _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}{f', {members.size} members' if members else ''}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
-    fitted.members_ = members_of(network)
+    fitted.members_ = members
     has_images = bool(opened) and opened[0].has_images
-    if ranks is not None:
+    if ranks is not None and rule.class_axis != -1:  # otherwise no rank has any
         has_images = any(list(ranks.values(lambda: has_images)))
     if temperatures.n_clusters is not None and has_images:
         temperatures = replace(temperatures, cluster_name="image")  # also of a sketch, which does not know it

@@ -237,33 +237,34 @@ def fold(
         change.check_layer(head.layer, str(head))
         return head
 
-    heads, refusals = [], list[InputError]()
+    named, unknown, refusals = list[Head](), list[InputError](), list[InputError]()
     try:
-        heads.append(check(final_layer(model, layer)))
+        named.append(check(final_layer(model, layer)))
     except UnknownHeadError as error:
         if layer is not None or probe is None or probe is False:
             raise
-        unknown = error
+        unknown.append(error)
     if probe is None:
         raise InputError(
             "probe",
             "be passed, some inputs x of the network",
-            got=f"none: without them nothing shows that {heads[0]} computes the logits, and that no function follows it",
+            got=f"none: without them nothing shows that {named[0]} computes the logits, and that no function follows it",
             remedy=f"Call `{call}`; or pass `probe=False`, and compare the logits before and after folding yourself.",
         )
     if probe is False:
-        folded = _change_layer(heads[0], change)
+        folded = _change_layer(named[0], change)
         if change.temperature != 1 or change.matrix is not None:
-            _warn_of_no_check(heads[0], change.map)
+            _warn_of_no_check(named[0], change.map)
         return folded
     run = partial(_logits, model, probe, class_axis, pick)
     expected = change.logits(run())
-    for head in chain(heads, called_layers(model, run) if layer is None else ()):
+    others = (head for head in called_layers(model, run) if head not in named) if layer is None else ()
+    for head in chain(named, others):
         try:
             return _change_layer(check(head), change, run, expected)
         except InputError as refusal:
             refusals.append(refusal)
-    raise (refusals or [unknown])[0]
+    raise (refusals + unknown)[0]
 
 
 def _warn_of_no_check(head: Head, map_: Map) -> None:

@@ -442,7 +442,7 @@ def read_to_fit(
         if keep_up_to is not None:
             return keep_up_to
         # Clusters in a sketch must follow each other. Images do; a loader that shuffles does not give others so.
-        can_forget = _takes_sums(chosen) and ("clusters" not in rows.names or data.has_images)
+        can_forget = takes_sums(chosen) and ("clusters" not in rows.names or data.has_images)
         return _KEPT_BEFORE_A_SKETCH if can_forget else _KEPT_FOR_ROWS
 
     with show_progress(progress) as report, closing(data.read()) as numbered:
@@ -477,7 +477,7 @@ def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     return FitData(rows, None, kept.clusters)
 
 
-def _takes_sums(chosen: "Calibrator") -> bool:
+def takes_sums(chosen: "Calibrator") -> bool:
     """Whether a method is fitted to sums, so that it needs no rows."""
     return chosen.traits is not None and chosen.traits.from_sketch
 
@@ -490,7 +490,7 @@ def sketch_for(chosen: "Calibrator", n_classes: int) -> Sketch:
 
 def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float) -> None:
     """Refuse a method for which sums are not enough."""
-    if not _takes_sums(chosen):
+    if not takes_sums(chosen):
         raise InputError(
             "method",
             f"be fitted to sums, as 'adaptive', 'ec' and 'ts' are, where logits take more than {keep_up_to:,.0f} bytes",
